@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import socket
 import sqlite3
 import ssl
@@ -10,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,8 +20,6 @@ import docker
 import pytest
 import pytest_asyncio
 
-from hermes_agent.core.effects import OutsideCall, OutsideCalls
-from hermes_agent.core.protocols import CommandState, ShellCommand
 from hermes_agent.terminals.local.fronts import engine as engine_front
 from hermes_agent.terminals.local.fronts import kubernetes as kubernetes_front
 from hermes_agent.terminals.local.fronts.http import (
@@ -32,32 +31,16 @@ from hermes_agent.terminals.local.fronts.http import (
     parse_head,
 )
 from tests.support.dockerd import asked, docker_engine
+from tests.support.fronts import Deceived
 from tests.support.images import IMAGE
-from tests.support.terminals import LocalPlace
 
 
-class Deceived:
-    """A terminal whose judge allows everything as a look."""
-
-    def __init__(self, folder: Path, **environ: str) -> None:
-        self.folder = folder
-        self.place = LocalPlace(folder)
-        self.place.spool = folder / "home" / "terminals" / "session" / "local"
-        self.place.settings = type(self.place.settings)(keep_environment=(*environ,))
-        self.terminal = self.place.open({**os.environ, **environ})
-        self.outside = OutsideCalls(frozenset(), self.judge)
-        self.looks = True
-        self._number = 0
-
-    async def judge(self, _command: str, _folder: str) -> OutsideCall:
-        return OutsideCall(looks=self.looks)
-
-    async def look(self, text: str, *programs: str) -> CommandState:
-        self._number += 1
-        self.outside = OutsideCalls(frozenset(programs or (text.split(maxsplit=1)[0],)), self.judge)
-        return await self.terminal.run(
-            ShellCommand(f"run-{self._number}", text, confinement="read-only", outside=self.outside)
-        )
+@pytest.fixture
+def programs() -> Iterator[Path]:
+    """A folder that everybody can read."""
+    with tempfile.TemporaryDirectory(prefix="hermes-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 # A container engine
@@ -194,12 +177,21 @@ SMUGGLED = {
     "attach": b"GET /containers/x/attach/ws HTTP/1.1\r\n\r\n",
     "swarm-tokens": b"GET /swarm HTTP/1.1\r\n\r\n",
     "secret": b"GET /libpod/secrets/x/json?ShowSecret=true HTTP/1.1\r\n\r\n",
+    "long-s": b"GET /libpod/secrets/x/json?%C5%BFhowsecret=true HTTP/1.1\r\n\r\n",
     "check": b"GET /libpod/containers/x/healthcheck HTTP/1.1\r\n\r\n",
+    "http-2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "attach-upgraded": b"GET /containers/x/attach HTTP/1.1\r\nConnection: Upgrade\r\n"
+    b"Upgrade: tcp\r\n\r\n",
+    "logs-upgraded": b"GET /containers/x/logs HTTP/1.1\r\nConnection: Upgrade\r\n"
+    b"Upgrade: tcp\r\n\r\n",
+    "build": b"POST /build?remote=x HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
+    "all-images": b"GET /v4.3.1/libpod/images/export?references=x HTTP/1.1\r\n\r\n",
+    "mounted": b"GET /libpod/containers/showmounted HTTP/1.1\r\n\r\n",
 }
 
 
 class Filtered:
-    """A filter in front of a service that keeps what it gets and answers every connection once."""
+    """A filter in front of a service that keeps what it gets, and connections open for more."""
 
     def __init__(self, judge: Filter) -> None:
         self.got: list[bytes] = []
@@ -215,8 +207,10 @@ class Filtered:
         return await asyncio.open_connection(*self._service.sockets[0].getsockname())
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.got.append(await reader.readuntil(b"\r\n\r\n"))
-        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nanswered")
+        with suppress(EOFError):
+            while not (self.got and b"connection: close" in self.got[-1]):
+                self.got.append(await reader.readuntil(b"\r\n\r\n"))
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nanswered")
         writer.close()
 
     async def ask(self, data: bytes) -> bytes:
@@ -261,6 +255,16 @@ async def test_what_follows_a_request_is_not_forwarded(filtered: Filtered) -> No
     assert not [one for one in filtered.got if b"DELETE" in one]
 
 
+async def test_what_follows_an_upgrade_that_is_not_made_is_not_forwarded(
+    filtered: Filtered,
+) -> None:
+    await filtered.ask(
+        b"POST /exec/x/start HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
+        b"DELETE /containers/x HTTP/1.1\r\nHost: x\r\n\r\n"
+    )
+    assert [one.split()[0] for one in filtered.got] == [b"POST"]
+
+
 @pytest.mark.parametrize(
     ("body", "runs"),
     [
@@ -291,15 +295,26 @@ ASKED = {
     "GET /apis/apps/v1/deployments?watch=true": True,
     "GET /api/v1/namespaces/proxy/pods/proxy": True,
     "GET /api/v1/secrets": True,
-    "GET /api/v1/secrets?includeObject=Object": False,
+    "GET /api/v1/secrets?includeObject=Object": True,
+    "GET /apis/apps/v1": True,
+    "GET /readyz/ping?verbose": True,
+    "GET /clusters/one/api/v1/secrets": False,
+    "GET /debug/pprof/heap": False,
     "GET /api/v1/namespaces/shop/pods/one/exec?command=sh": False,
     "GET /api/v1/namespaces/shop/pods/one/exec?command=cat&command=/etc/hosts": True,
+    "GET /api/v1/namespaces/shop/pods/one/exec?command=/etc/hosts": False,
     "GET /api/v1/nodes/one/proxy/run/shop/one/one?cmd=sh": False,
     "GET /api/v1/proxy/nodes/one": False,
     "GET /api/v1/namespaces/shop/pods/one/portforward": False,
     "GET /api/v1//namespaces/shop/pods/one/attach": False,
     "GET /api/v1/watch/namespaces/shop/pods/one/attach": False,
     "PATCH /api/v1/namespaces/shop/pods/one?dryRun=All": True,
+    "PATCH /apis/apps/v1/namespaces/shop/deployments/one/scale?dryRun=All": True,
+    "PATCH /api/v1/namespaces/shop/secrets/one?dryRun=All": False,
+    "POST /api/v1/namespaces/shop/secrets?dryRun=All": True,
+    "POST /api/v1/namespaces/shop/serviceaccounts/x/token?dryRun=All": False,
+    "PUT /apis/subresources.kubevirt.io/v1/namespaces/x/virtualmachines/y/stop?dryRun=All": False,
+    "PUT /debug/flags/v?dryRun=All": False,
     "PATCH /api/v1/namespaces/shop/pods/one?dryRun=All&dryRun=": False,
     "PATCH /api/v1/namespaces/shop/pods/one?dryRun=All;x": False,
     "DELETE /api/v1/namespaces/shop/pods/one?dryRun=All": False,
@@ -316,6 +331,20 @@ def test_a_cluster_is_only_asked(line: str, passes: bool) -> None:
     words = ("exec", "one", "--", "cat", "/etc/hosts")
     with nullcontext() if passes else pytest.raises(RequestRefused):
         kubernetes_front.only_shows(request, "kubectl", words)
+
+
+@pytest.mark.parametrize(
+    ("line", "passes"),
+    {
+        "GET /api/v1/pods": False,
+        "GET /api/v1": True,
+        "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews": True,
+    }.items(),
+)
+def test_only_rights_are_looked_up_for_others(line: str, passes: bool) -> None:
+    request = parse_head(f"{line} HTTP/1.1\r\nImpersonate-User: root\r\n\r\n".encode())
+    with nullcontext() if passes else pytest.raises(RequestRefused):
+        kubernetes_front.only_shows(request, "kubectl", ("auth", "can-i"))
 
 
 def test_a_secret_that_is_called_describe_is_not_shown() -> None:
@@ -440,12 +469,14 @@ async def test_a_look_at_a_cluster_passes_as_the_user(clustered: Deceived, clust
         "kubectl get pods -o name; kubectl --context test get pods -o name;"
         f"kubectl --kubeconfig {cluster} get pods -o name; kubectl config current-context;"
         "kubectl auth can-i delete pods;"
-        "kubectl --context test get --raw /api/v1/namespaces/shop/pods?a=b",
+        "kubectl --context test get --raw /api/v1/namespaces/shop/pods?a=b;"
+        "kubectl --token other --user test get pods -o name -- ",
         "kubectl",
     )
     assert told.stdout.split()[:5] == ["pod/one", "pod/one", "pod/one", "live", "yes"], told.stderr
     tokens = [token for _, path, token, _ in ClusterApi.asked if "/pods?" in path]
-    assert tokens == ["Bearer of-live", "Bearer of-test", "Bearer of-live", "Bearer of-test"]
+    expected = ["of-live", "of-test", "of-live", "of-test", "other"]
+    assert tokens == [f"Bearer {token}" for token in expected]
     assert {made[2] for made in clustered.outside.made} == {"kubernetes"}
 
 
@@ -471,21 +502,71 @@ async def test_no_change_of_a_cluster_gets_through(clustered: Deceived, cluster:
 
 
 async def test_what_is_in_secrets_is_not_sent(clustered: Deceived) -> None:
-    await clustered.look("kubectl get secrets -o yaml")
+    told = await clustered.look("kubectl get secrets -o yaml")
     accepted = [one[3] for one in ClusterApi.asked if "/secrets" in one[1]]
     assert accepted
-    assert all("as=Table" in one and "," not in one for one in accepted)
+    assert all("as=Table" in one for one in accepted)
+    assert "it would show what is in secrets" in told.stderr, "though it was no table"
+
+
+KUBECTL = """#!/bin/sh
+[ "$1" != get ] && (echo "$1 $$" >>{log})
+exec /usr/bin/kubectl "$@"
+"""
+
+
+async def test_a_front_is_kept_for_the_next_call(
+    tmp_path: Path, cluster: Path, programs: Path
+) -> None:
+    log = tmp_path / "log"
+    (programs / "kubectl").write_text(KUBECTL.format(log=log))
+    (programs / "kubectl").chmod(0o755)
+    made = Deceived(tmp_path, KUBECONFIG=str(cluster), PATH=f"{programs}:{os.environ['PATH']}")
+
+    async def started() -> list[str]:
+        told = await made.look("kubectl get pods -o name; kubectl get pods -o name", "kubectl")
+        assert told.stdout == "pod/one\npod/one\n", told.stderr
+        return [line.split()[0] for line in log.read_text().splitlines()]
+
+    async def ended(number: str) -> None:
+        while Path("/proc", number).exists():
+            await asyncio.sleep(0.01)
+
+    assert await started() == ["config", "proxy"]
+    proxy = log.read_text().split()[-1]
+    os.kill(int(proxy), signal.SIGKILL)
+    await ended(proxy)
+    assert await started() == ["config", "proxy", "proxy"], "it was gone"
+    os.utime(cluster)
+    assert await started() == ["config", "proxy", "proxy", "config", "proxy"], "it had changed"
+    await made.terminal.destroy()
+    for line in log.read_text().splitlines():
+        assert not Path("/proc", line.split()[1]).exists(), line
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_a_front_that_nobody_uses_ends(tmp_path: Path, cluster: Path, stopped: bool) -> None:
+    fronts = kubernetes_front.KubernetesFronts(1000 if stopped else 0)
+    here = os.open(tmp_path, os.O_PATH)
+    use = fronts.use(("kubectl",), here, "/", {**os.environ, "KUBECONFIG": str(cluster)})
+    with suppress(InterruptedError):
+        async with use as front:
+            await front.kubeconfig()
+            request = parse_head(b"GET /api HTTP/1.1\r\nHost: 127.0.0.1:8001\r\n\r\n")
+            _, writer = await front.connect(request)
+            writer.close()
+            if stopped:
+                raise InterruptedError
+    assert front.idle is not None
+    await front.idle
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_unix_connection(
+            f"/proc/self/fd/{here}/{next(tmp_path.glob('api*')).name}"
+        )
+    os.close(here)
 
 
 # The others
-
-
-@pytest.fixture
-def programs() -> Iterator[Path]:
-    """A folder that everybody can read."""
-    with tempfile.TemporaryDirectory(prefix="hermes-") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
 
 
 async def test_services_are_asked_as_nobody(tmp_path: Path, programs: Path) -> None:

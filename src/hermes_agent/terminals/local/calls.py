@@ -25,6 +25,7 @@ from typing import NamedTuple
 from hermes_agent.core.effects import Front, OutsideCall, OutsideCalls
 from hermes_agent.core.errors import HermesError
 from hermes_agent.terminals.local.fronts import front
+from hermes_agent.terminals.local.fronts.kubernetes import KubernetesFronts
 
 FIFO = "calls"
 STUB = "call.sh"
@@ -118,6 +119,7 @@ class CallServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         """By the pid of the caller."""
+        self._clusters = KubernetesFronts()
 
     def prepare(self, calls: OutsideCalls) -> dict[str, str]:
         """Make the files that a view needs, and return the programs to cover. This blocks."""
@@ -152,7 +154,7 @@ class CallServer:
         if self._fifo is not None and self._loop is loop:
             loop.add_reader(self._fifo, self._heard, loop)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         if self._fifo is not None:
             if self._loop is not None and not self._loop.is_closed():
                 self._loop.remove_reader(self._fifo)
@@ -160,6 +162,8 @@ class CallServer:
             self._fifo = self._loop = None
         for task in self._tasks.values():
             task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await self._clusters.close()
 
     def _heard(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._fifo is None:
@@ -249,7 +253,9 @@ class CallServer:
             async with contextlib.AsyncExitStack() as stack:
                 way = front.Held("none", (*call.words[1:],), environ)
                 if judged.looks:
-                    opened = front.hold(path, call.words, call.folder, environ, self._spool)
+                    opened = front.hold(
+                        path, call.words, call.folder, environ, self._spool, self._clusters
+                    )
                     way = await stack.enter_async_context(opened)
                 _note(calls, (text, "", way.front))
                 return await self._run(path, call, way)

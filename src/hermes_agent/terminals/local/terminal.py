@@ -233,14 +233,14 @@ class LocalBackend:
 
     async def close(self) -> None:
         if self._calls is not None:
-            self._calls.close()
+            await self._calls.close()
         if self._daemon.attach():
             self._daemon.submit("end -")
         self._daemon.detach()
 
     async def destroy(self) -> None:
         if self._calls is not None:
-            self._calls.close()
+            await self._calls.close()
         if self._spool.folder.exists():
             await self._daemon.destroy()
             from hermes_agent.terminals.sandbox import limits

@@ -16,7 +16,7 @@ _SHOWN = re.compile(
     r"(/v[0-9.]+)?(/libpod)?/("
     r"_ping|version|info|events|system/df"
     r"|(containers|images|pods|networks|volumes|secrets)/json|(containers|pods)/stats"
-    r"|containers/[^/]+/(json|top|logs|changes|stats|exists)"
+    r"|containers/.+/json|containers/[^/]+/(top|logs|changes|stats|exists)"
     r"|images/.+/(json|history|tree|exists|changes)"
     r"|pods/[^/]+/(json|top|exists)"
     r"|(networks|volumes|services|nodes|tasks|secrets)(/[^/]+(/json|/exists|/logs)?)?"
@@ -30,13 +30,15 @@ def only_shows(request: ServiceRequest, words: Sequence[str]) -> ServiceRequest:
     """`words` are those of the call: it may execute in a container what it names."""
     path = request.path
     if request.method in ("GET", "HEAD"):
-        hidden = any("showsecret" in name.lower() for name in request.query)
+        hidden = any("showsecret" in name.casefold() for name in request.query)
         if _SHOWN.fullmatch(path) and not (hidden or request.body or request.field("upgrade")):
             return request
         raise RequestRefused(f"the engine is not asked for {path}: {OPENLY}")
     if request.method == "POST" and _EXEC.fullmatch(path) and "exec" in words:
         if path.endswith("/exec") and not _is_named(request.body, words):
             raise RequestRefused("what would run in the container is not what was allowed")
+        if path.endswith("/start") and not request.field("upgrade"):  # podman takes it as given
+            return request._replace(fields=(*request.fields, ("upgrade", "tcp")))
         return request
     raise RequestRefused(f"the engine does not get {request.method} {path}: {OPENLY}")
 

@@ -56,8 +56,9 @@ class Held(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def hold(
-    path: str, words: Sequence[str], folder: str, environ: Mapping[str, str], spool: Path
-) -> AsyncIterator[Held]:
+    path: str, words: Sequence[str], folder: str, environ: Mapping[str, str], spool: Path,
+    clusters: kubernetes.KubernetesFronts,
+) -> AsyncIterator[Held]:  # fmt: skip
     """`path` is the program's, `words` are the call's, and no confined command sees what we keep in
     `spool`. Raises `HermesError` where we cannot stand in front of its service."""
     name, given = Path(words[0]).name, tuple(words[1:])
@@ -73,7 +74,7 @@ async def hold(
             case "engine":
                 held = await call.engine(unheld)
             case "kubernetes":
-                held = await call.kubernetes(unheld)
+                held = await call.kubernetes(unheld, clusters)
             case "unheld":
                 raise HermesError(f"nothing holds {name} to looking", engine.OPENLY)
             case _:
@@ -144,7 +145,7 @@ class _Call(NamedTuple):
         options = ("--unshare-net", "--bind", str(door), real)
         return self.confined("engine", held._replace(environ=environ), options)
 
-    async def kubernetes(self, held: Held) -> Held:
+    async def kubernetes(self, held: Held, clusters: kubernetes.KubernetesFronts) -> Held:
         files_alone = self.confined("kubernetes", held, ("--unshare-net",))
         if "config" in held.words and not kubernetes.CONFIG.isdisjoint(held.words):
             return files_alone
@@ -153,11 +154,10 @@ class _Call(NamedTuple):
         if asks is None:
             why = f"nothing holds {self.name} to looking without kubectl"
             raise HermesError(why, engine.OPENLY)
-        options, named = kubernetes.kubeconfig_options(held.words)
-        front = kubernetes.KubernetesFront(
-            (asks, *options), (self.name, held.words), self._open(), self.folder, held.environ
+        options = kubernetes.connection_options(held.words)
+        front = await self.stack.enter_async_context(
+            clusters.use((asks, *options), self._open(), self.folder, held.environ)
         )
-        self.stack.push_async_callback(front.close)
         config, cache = self.place / f"kubeconfig.{id(held)}", self.place / "cache"
         text = await front.kubeconfig()
         if not text:  # it will say what is wrong with it
@@ -165,10 +165,17 @@ class _Call(NamedTuple):
         config.write_text(text)
         self.stack.callback(config.unlink)
         cache.mkdir(exist_ok=True)
-        server = FilterServer(front.judge, front.connect)
+        server = FilterServer(
+            lambda request: kubernetes.only_shows(request, self.name, held.words), front.connect
+        )
         self.stack.push_async_callback(server.close)
         theirs = self._listener(server)
-        covered = (os.path.realpath(Path(self.folder, one)) for one in named)
+        named = (one.partition("=") for one in options)
+        covered = (
+            os.path.realpath(Path(self.folder, value))
+            for name, _, value in named
+            if name == "--kubeconfig"
+        )
         instead = (word for one in covered for word in ("--ro-bind", str(config), one))
         own = {"KUBECONFIG": str(config), "KUBECACHEDIR": str(cache), "TMPDIR": str(cache)}
         confined = self.confined(

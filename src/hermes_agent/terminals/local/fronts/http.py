@@ -36,6 +36,8 @@ class ServiceRequest(NamedTuple):
     fields: tuple[tuple[str, str], ...]
     """Names are in lower case."""
     body: bytes = b""
+    rewrite: Callable[[bytes], bytes] | None = None
+    """What becomes of each line of the answer. May raise `RequestRefused`."""
 
     @property
     def path(self) -> str:
@@ -137,9 +139,15 @@ class FilterServer:
         try:
             service.write(_encoded(request))
             upgraded = bool(request.field("upgrade"))
+            if upgraded:  # only if the service agrees: it would read what follows as a request
+                head = await answers.readuntil(b"\r\n\r\n")
+                upgraded = head.startswith(b"HTTP/1.1 101 ")
+                writer.write(head)
             # Without an upgrade nothing may follow: whoever asked went away, or sent more.
             there = asyncio.ensure_future(_copy(reader, service) if upgraded else _rest(reader))
-            back = asyncio.ensure_future(_copy(answers, writer))
+            rewrite = request.rewrite
+            passed = _rewrite(answers, writer, rewrite) if rewrite else _copy(answers, writer)
+            back = asyncio.ensure_future(passed)
             try:
                 await asyncio.wait((there, back), return_when=asyncio.FIRST_COMPLETED)
                 if upgraded:
@@ -150,6 +158,22 @@ class FilterServer:
                 await asyncio.gather(there, back, return_exceptions=True)
         finally:
             service.close()
+
+
+async def _rewrite(
+    source: asyncio.StreamReader, target: asyncio.StreamWriter, line_of: Callable[[bytes], bytes]
+) -> None:
+    head = await source.readuntil(b"\r\n\r\n")
+    target.write(re.sub(rb"(?i)\r\ncontent-length:[^\r]*", b"", head))
+    rest = b""
+    try:
+        while data := await source.read(PIECE):
+            *lines, rest = (rest + data).split(b"\n")
+            target.writelines(line_of(line) + b"\n" for line in lines)
+            await target.drain()
+        target.write(line_of(rest) if rest else b"")
+    except RequestRefused as refused:
+        target.write(_status(refused))
 
 
 async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
@@ -166,7 +190,8 @@ async def _rest(reader: asyncio.StreamReader) -> None:
 
 def _encoded(request: ServiceRequest) -> bytes:
     upgraded = request.field("upgrade")
-    lines = [f"{request.method} {request.target} HTTP/1.1", "host: localhost"]
+    version = "1.0" if request.rewrite else "1.1"  # without chunks
+    lines = [f"{request.method} {request.target} HTTP/{version}", "host: localhost"]
     lines += [f"{name}: {value}" for name, value in request.fields if name not in _HOP]
     lines.append(f"connection: {'upgrade' if upgraded else 'close'}")
     if request.body or request.method not in ("GET", "HEAD"):
@@ -175,16 +200,23 @@ def _encoded(request: ServiceRequest) -> bytes:
 
 
 def _answer_refused(refused: RequestRefused) -> bytes:
-    """As Docker, Podman and Kubernetes say it."""
-    said = f"hermes: {refused.message}"
-    reason = "Forbidden" if refused.status == 403 else "BadRequest"
-    facts = {
-        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason,
-        "code": refused.status, "message": said, "cause": said, "response": refused.status,
-    }  # fmt: skip
-    body = json.dumps(facts).encode()
+    body = _status(refused)
     head = (
-        f"HTTP/1.1 {refused.status} {reason}\r\nContent-Type: application/json\r\n"
+        f"HTTP/1.1 {refused.status} {_reason(refused)}\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     return head.encode() + body
+
+
+def _reason(refused: RequestRefused) -> str:
+    return "Forbidden" if refused.status == 403 else "BadRequest"
+
+
+def _status(refused: RequestRefused) -> bytes:
+    """As Docker, Podman and Kubernetes say it."""
+    said = f"hermes: {refused.message}"
+    facts = {
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": _reason(refused),
+        "code": refused.status, "message": said, "cause": said, "response": refused.status,
+    }  # fmt: skip
+    return json.dumps(facts).encode()

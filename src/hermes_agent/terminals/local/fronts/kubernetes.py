@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,17 @@ from hermes_agent.terminals.local.fronts.http import RequestRefused, ServiceRequ
 
 PORT = 8001
 _HOST = re.compile(rf"127\.0\.([0-9]{{1,3}})\.([0-9]{{1,3}}):{PORT}")
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+_META = "meta.k8s.io/v1"
+_KNOWN = frozenset({"name", "namespace", "labels", "creationTimestamp", "resourceVersion", "uid"})
+"""What is shown of the metadata of a secret."""
 _GROUP = re.compile(r"/api/[^/]+/(.+)|/apis/[^/]+/[^/]+/(.+)")
+_DISCOVERED = re.compile(
+    r"/(apis?(/[^/]+){0,2}/?|version/?|(healthz|livez|readyz|metrics|openapi|swagger)([/.-].*)?"
+    r"|\.well-known/[^/]+|openid/v1/jwks)?"
+)
+"""What a server says of itself. Nothing else that is no resource: what is below another path may be
+another server, or the whole API again."""
 _ASKS = re.compile(
     r"/apis/(authorization\.k8s\.io/v1[a-z0-9]*/(self)?subject(access|rules)reviews"
     r"|authentication\.k8s\.io/v1[a-z0-9]*/selfsubjectreviews)"
@@ -29,6 +38,10 @@ _ASKS = re.compile(
 _INTO = frozenset({"attach", "exec", "portforward", "proxy"})
 CONFIG = frozenset({"view", "get-contexts", "current-context", "get-clusters", "get-users"})
 """What `kubectl config` shows, for which no server is asked."""
+_CONNECTION = frozenset({
+    "--kubeconfig", "--user", "--token", "--certificate-authority", "--client-certificate",
+    "--client-key", "--tls-server-name", "--insecure-skip-tls-verify",
+})  # fmt: skip
 _RELEASE = re.compile(r"sh\.helm\.release\.v1\.")
 
 
@@ -42,17 +55,31 @@ def only_shows(request: ServiceRequest, program: str, words: Sequence[str]) -> S
     if parts[:1] == ["namespaces"] and len(parts) > 2:
         parts = parts[2:]
     if _INTO & {*parts[:1], *parts[2:3]} or request.field("upgrade"):
-        inner = query.get("command", [])
-        executes = parts[0:3:2] == ["pods", "exec"] and "exec" in words
-        if executes and inner and list(words[-len(inner) :]) == inner:
+        if parts[0:3:2] == ["pods", "exec"] and _is_named(query.get("command", []), words):
             return request
         raise RequestRefused(f"nothing is connected to {path}: {OPENLY}")
-    if request.method in ("GET", "HEAD"):
+    asks = request.method == "POST" and _ASKS.fullmatch(path)
+    if parts and not asks and any(name.startswith("impersonate-") for name, _ in request.fields):
+        raise RequestRefused(f"nobody else gets {path}: {OPENLY}")
+    if request.method in ("GET", "HEAD") and (parts or _DISCOVERED.fullmatch(path)):
         return _without_secrets(request, parts, program, words)
-    tried = request.method in ("POST", "PUT", "PATCH") and query.get("dryRun") == ["All"]
-    if tried or (request.method == "POST" and _ASKS.fullmatch(path)):
+    if asks or (query.get("dryRun") == ["All"] and _can_be_tried(request.method, parts)):
         return request
     raise RequestRefused(f"the cluster does not get {request.method} {path}: {OPENLY}")
+
+
+def _is_named(inner: Sequence[str], words: Sequence[str]) -> bool:
+    after = words[words.index("--") + 1 :] if "--" in words else words[-len(inner) :]
+    return "exec" in words and bool(inner) and list(after) == inner
+
+
+def _can_be_tried(method: str, parts: Sequence[str]) -> bool:
+    """Of the parts of an object these alone: others act, such as `token`, which ignores dry runs. A
+    change of a secret would be answered with what is in it."""
+    if method == "POST":
+        return len(parts) == 1
+    stored = len(parts) == 2 or (len(parts) == 3 and parts[2] in ("scale", "status"))
+    return method in ("PUT", "PATCH") and stored and parts[0] != "secrets"
 
 
 def _without_secrets(
@@ -68,34 +95,101 @@ def _without_secrets(
         return request
     if program != "helm" and "describe" in words and "get" not in words:
         return request
-    if "Object" in query.get("includeObject", []):
+    rest = (pair for pair in request.fields if pair[0] not in ("accept", "accept-encoding"))
+    return request._replace(fields=(*rest, ("accept", TABLE)), rewrite=_names_only)
+
+
+def _names_only(line: bytes) -> bytes:
+    """Of a table, or of an event of a watch. Annotations may repeat what is in a secret."""
+    try:
+        answer = json.loads(line)
+        table = answer["object"] if "type" in answer else answer
+        shown = table["kind"] in ("Table", "Status")
+    except (ValueError, LookupError, TypeError):
+        shown = False
+    if not shown:
         raise RequestRefused("it would show what is in secrets")
-    rest = tuple(pair for pair in request.fields if pair[0] != "accept")
-    return request._replace(fields=(*rest, ("accept", TABLE)))
+    for row in table.get("rows") or ():
+        given = row.pop("object", None) or {}
+        known = {name: value for name, value in given.get("metadata", {}).items() if name in _KNOWN}
+        row["object"] = {"kind": "PartialObjectMetadata", "apiVersion": _META, "metadata": known}
+    return json.dumps(answer).encode()
+
+
+class KubernetesFronts:
+    """Those of a terminal. To start one takes longer than most calls, so they are kept."""
+
+    def __init__(self, idle_seconds: float = 60.0) -> None:
+        self._idle_seconds = idle_seconds
+        self._kept: dict[object, KubernetesFront] = {}
+
+    @contextlib.asynccontextmanager
+    async def use(
+        self, command: Sequence[str], place: int, directory: str, environ: Mapping[str, str]
+    ) -> AsyncIterator["KubernetesFront"]:
+        """For one call; see `KubernetesFront`."""
+        key = (*command, *sorted(environ.items()), *_state(command, directory, environ))
+        front = self._kept.get(key)
+        if front is None:
+            front = self._kept[key] = KubernetesFront(command, place, directory, environ)
+        if front.idle is not None:
+            front.idle.cancel()
+        front.users += 1
+        seconds = 0.0  # a call that is stopped takes along what still works for it
+        try:
+            yield front
+            seconds = self._idle_seconds
+        finally:
+            front.users -= 1
+            if not front.users:
+                front.idle = asyncio.create_task(self._end(key, seconds))
+
+    async def _end(self, key: object, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        await self._kept.pop(key).close()
+
+    async def close(self) -> None:
+        for key in (*self._kept,):
+            front = self._kept.pop(key)
+            if front.idle is not None:
+                front.idle.cancel()
+            await front.close()
+
+
+def _state(command: Sequence[str], directory: str, environ: Mapping[str, str]) -> list[object]:
+    """Where it is called, and what the kubeconfigs are like."""
+    named = [one.partition("=")[2] for one in command if one.startswith("--kubeconfig=")][-1:]
+    known = environ.get("KUBECONFIG") or f"{environ.get('HOME', '')}/.kube/config"
+    found = [Path(directory, one) for one in named or known.split(":")]
+    facts = [path.stat() for path in found if path.exists()]
+    return [directory, *((one.st_ino, one.st_mtime_ns, one.st_size) for one in facts)]
 
 
 class KubernetesFront:
-    """For one call. `command` is what asks the cluster, with the options that name a kubeconfig."""
+    """`command` is what asks the cluster, with the `connection_options`; sockets are in `place`."""
 
     def __init__(
-        self,
-        command: Sequence[str],
-        call: tuple[str, Sequence[str]],
-        folder: int,
-        directory: str,
-        environ: Mapping[str, str],
+        self, command: Sequence[str], place: int, directory: str, environ: Mapping[str, str]
     ) -> None:
+        self.users = 0
+        self.idle: asyncio.Task[None] | None = None
         self._command = command
-        self._program, self._words = call
-        self._folder = folder
+        self._folder = os.dup(place)
         self._directory = directory
         self._environ = dict(environ)
         self._contexts: list[str] = []
-        self._proxies: dict[int, asyncio.Task[str]] = {}
+        self._config = ""
+        self._reading = asyncio.Lock()
+        self._proxies: dict[int, asyncio.Task[asyncio.subprocess.Process]] = {}
         self._running: list[asyncio.subprocess.Process] = []
 
     async def kubeconfig(self) -> str:
         """As JSON; empty where the user's is broken."""
+        async with self._reading:
+            self._config = self._config or await self._read()
+        return self._config
+
+    async def _read(self) -> str:
         process = await self._start("config", "view", "-o", "json")
         said, _ = await process.communicate()
         if process.returncode:
@@ -105,6 +199,8 @@ class KubernetesFront:
         current = given.get("current-context") or ""
         self._contexts = [*contexts] if current in contexts else [*contexts, current]
         places = [(name, contexts.get(name, {})) for name in self._contexts]
+        users = {place.get("user", "") for _, place in places}
+        users |= {one["name"] for one in given.get("users") or ()}
         made = {
             "apiVersion": "v1", "kind": "Config", "current-context": current or "default",
             "clusters": [
@@ -118,7 +214,7 @@ class KubernetesFront:
                 }}
                 for name, place in places
             ],
-            "users": [{"name": place.get("user", ""), "user": {}} for _, place in places],
+            "users": [{"name": name, "user": {}} for name in sorted(users)],
         }  # fmt: skip
         return json.dumps(made)
 
@@ -128,12 +224,10 @@ class KubernetesFront:
         if number not in range(len(self._contexts)):
             raise RequestRefused("no such server", 400)
         task = self._proxies.get(number)
-        if task is None:
+        if task is None or (task.done() and _has_ended(task)):
             task = self._proxies[number] = asyncio.ensure_future(self._proxy(number))
-        return await asyncio.open_unix_connection(await task)
-
-    def judge(self, request: ServiceRequest) -> ServiceRequest:
-        return only_shows(request, self._program, self._words)
+        await asyncio.shield(task)
+        return await asyncio.open_unix_connection(self._socket(number))
 
     async def close(self) -> None:
         for task in self._proxies.values():
@@ -143,16 +237,20 @@ class KubernetesFront:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
+        os.close(self._folder)
 
-    async def _proxy(self, number: int) -> str:
-        path = f"/proc/self/fd/{self._folder}/api.{number}"
-        name = self._contexts[number]
-        context = (f"--context={name}",) if name else ()
-        process = await self._start("proxy", f"--unix-socket={path}", "--reject-paths=^$", *context)
+    def _socket(self, number: int) -> str:
+        return f"/proc/self/fd/{self._folder}/api.{id(self)}.{number}"
+
+    async def _proxy(self, number: int) -> asyncio.subprocess.Process:
+        options = [f"--unix-socket={self._socket(number)}", "--reject-paths=^$"]
+        if name := self._contexts[number]:
+            options.append(f"--context={name}")
+        process = await self._start("proxy", *options)
         said = await process.stdout.readline() if process.stdout else b""
         if b"serve" not in said:
             raise OSError("kubectl proxy did not start")
-        return path
+        return process
 
     async def _start(self, *words: str) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
@@ -163,6 +261,10 @@ class KubernetesFront:
         )  # fmt: skip
         self._running.append(process)
         return process
+
+
+def _has_ended(task: asyncio.Task[asyncio.subprocess.Process]) -> bool:
+    return task.exception() is not None or task.result().returncode is not None
 
 
 def _server(number: int) -> str:
@@ -176,8 +278,14 @@ def receive(file: socket.socket) -> socket.socket:
     return socket.socket(fileno=files[0])
 
 
-def kubeconfig_options(words: Sequence[str]) -> tuple[list[str], list[Path]]:
-    """The options of a call that name a kubeconfig, and the files."""
-    found = [word for word in words if word.startswith("--kubeconfig=")]
-    found += [f"{a}={b}" for a, b in pairwise(words) if a == "--kubeconfig"]
-    return found[-1:], [Path(word.partition("=")[2]) for word in found]
+def connection_options(words: Sequence[str]) -> list[str]:
+    """The options of a call that say as whom it asks, and by which kubeconfig. Without a secure
+    connection the program itself would ignore them."""
+    own = words[: words.index("--")] if "--" in words else words
+    found: list[str] = []
+    for word, following in pairwise((*own, "")):
+        name, given, value = word.replace("--kube-", "--", 1).partition("=")
+        if name in _CONNECTION:
+            plain = name == "--insecure-skip-tls-verify" and not given
+            found.append(name if plain else f"{name}={value if given else following}")
+    return found
