@@ -219,13 +219,14 @@ _SQL_ODD = re.compile(
 _SQL_TEXT = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*")
 _SQL_LOOKS = frozenset({"select", "show", "explain", "describe", "desc", "with", "table", "values"})
 _SQL_LISTS = re.compile(
-    r"\\(?:l|d(?!eu|Rs)\w*|conninfo|timing|x)\+?(?:\s+[\w.*\"]+)*"
+    r"\\(?:l|d(?!eu|Rs)\w*|conninfo|timing|x)\+?(?:[ \t]+[\w.*\"]+)*"
     r"|\.(?:tables|schema|fullschema|indexes|indices|databases|dbinfo|stats|headers?|mode|width|show)"
-    r"(?:\s+[\w.%-]+)*"
-    r"|(?i:pragma)\s+(?:\w+_(?:check|list|xinfo|info)|journal_mode|page_(?:count|size)|user_version"
-    r"|freelist_count|encoding)(?:\s*\(\s*\w+\s*\))?\s*;?"
+    r"(?:[ \t]+[\w.%-]+)*"
+    r"|(?i:pragma)[ \t]+(?:\w+_(?:check|list|xinfo|info)(?:[ \t]*\([ \t]*\w+[ \t]*\))?|journal_mode"
+    r"|page_(?:count|size)|user_version|freelist_count|encoding)[ \t]*;?"
 )
-"""What shows the state of a database, in the languages of psql and sqlite3."""
+"""What shows the state of a database, in the languages of psql and sqlite3: one line, because each
+is read by itself."""
 _SQL_CHANGES = re.compile(
     r"(?i)\b(?:insert|update|delete|merge|replace|drop|truncate|alter|create|grant|revoke|into|call"
     r"|do|set|reset|lock|kill|shutdown|vacuum|reindex|refresh|analyze|analyse|execute|prepare"
