@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_agent.policy.shell.parser.syntax import Command, UnreadableShell
+from hermes_agent.policy.shell.programs.dangerous_variables import is_harmless
 
 Value = str | tuple[str, ...] | None
 """Of a variable: its text, the elements of an array, or None when nobody can tell."""
@@ -149,6 +150,11 @@ class State:
             return self.folders[0]
         return " \t\n" if name == "IFS" else None
 
+    def lends_computed(self) -> bool:
+        """Whether programs may get a variable whose value is known only when they run."""
+        unknown = (name for name, value in self.variables.items() if value is None)
+        return any(is_harmless(name) and self.matches.get(name) != NUMBER for name in unknown)
+
     def assign(self, name: str, value: Value) -> None:
         if isinstance(value, str) and len(value) > MAX_TEXT:
             value = None
@@ -175,6 +181,8 @@ class ShellContext(Struct, frozen=True):
     """None: nothing that the text feeds it."""
     bash: bool = True
     """Whether bash reads this, or some other shell."""
+    computed: bool = False
+    """Whether it gets a variable whose value is known only when it runs."""
 
     def through(self, *names: str) -> "ShellContext":
         return replace(self, via=(*self.via, *names))

@@ -52,6 +52,8 @@ class ProgramCall:
         self.hosts: list[str] = []
         self.later: list[Callable[[], object]] = []
         """What it runs: followed when the program itself is noted."""
+        self.computed = False
+        """Whether it sends what is in a file."""
 
     def place(self, field: ExpandedWord, access: Access) -> None:
         self.places += places_of(field, access, self.run.state)
@@ -86,6 +88,7 @@ class ProgramCall:
             self.name, self.fields, self.run.around, verb=self.reading.verb,
             flags=self.reading.flags, places=[*self.places, *places], hosts=[*self.hosts, *hosts],
             options=self.reading.given, reason=reason,
+            computed=self.computed or self.run.around.computed or self.run.state.lends_computed(),
         )  # fmt: skip
 
 
@@ -227,11 +230,18 @@ def _data(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     if text.startswith("@") and option in {"-H", "--header"}:
         _unknown(call, field, option)  # each line is sent
     elif text.startswith("@"):
-        call.place(ExpandedWord(text[1:], field.dynamic), "read")
+        _sent(call, ExpandedWord(text[1:], field.dynamic), option)
     elif found or (field.dynamic and not text):
-        call.place(ExpandedWord(found.group(1) if found else field.text, field.dynamic), "read")
+        name = found.group(1) if found else field.text
+        _sent(call, ExpandedWord(name, field.dynamic), option)
     elif option in {"--data-urlencode", "--url-query"} and "@" in text.partition("=")[0]:
-        call.place(ExpandedWord(text.partition("@")[2], field.dynamic), "read")
+        _sent(call, ExpandedWord(text.partition("@")[2], field.dynamic), option)
+
+
+def _sent(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
+    """A file whose content the host gets."""
+    call.place(field, "read")
+    call.computed = True
 
 
 def _mount(call: ProgramCall, field: ExpandedWord, option: str) -> None:
@@ -484,10 +494,10 @@ def _web(call: ProgramCall, field: ExpandedWord, option: str) -> None:
         _host(call, field, option)
 
 
-def _cookie(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
+def _cookie(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """curl's `-b`: data when there is a `=` in it, else a file."""
     if field.dynamic or "=" not in field.text:
-        call.place(field, "read")
+        _sent(call, field, option)
 
 
 def _sysctl(call: ProgramCall, field: ExpandedWord, option: str) -> None:
@@ -543,7 +553,7 @@ ROLES: dict[str, Role] = {
     "suffix": _suffix, "variable": _variable, "into": _into, "pager": _pager_file,
     "processes": _processes, "fetched": _fetched, "forge": _forge, "rclone": _rclone,
     "raw": _raw, "names": _names, "address": _address, "question": _question,
-    "setting": _psql_variable,
+    "setting": _psql_variable, "sent": _sent,
 }  # fmt: skip
 
 
