@@ -200,7 +200,19 @@ def test_what_is_harmless_is_so_for_those_who_operate_and_observe() -> None:
     [
         (".git/hooks/pre-commit", {"git commit -m x", "git -C sub commit", "cd sub; git commit"}),
         (".husky/post-checkout", {"git switch main", "git checkout -b new"}),
-        (".git/hooks/reference-transaction", {"git add -A", "git fetch", "git commit -m x"}),
+        (
+            ".git/hooks/reference-transaction",
+            {
+                "git add -A",
+                "git fetch",
+                "git commit -m x",
+                "git stash push",
+                "git tag v1",
+                "git branch new",
+                "git restore --staged .",
+                "git notes add -m x",
+            },
+        ),
         (".git/hooks/pre-commit.sample", set()),
     ],
 )
