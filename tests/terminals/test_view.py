@@ -601,6 +601,20 @@ async def test_a_repository_may_be_a_link_to_elsewhere(looker: Looker, tmp_path:
     assert (await looker.build("echo x > .git/made || echo held")).stdout == "held\n"
 
 
+async def test_a_repository_that_a_file_names_is_held(looker: Looker) -> None:
+    for repository in ("inner.git", "$PWD/other.git"):
+        await looker.act(f"rm -f .git; git init -q --separate-git-dir={repository}")
+        held = f"echo x > {repository}/hooks/made || echo held; echo x > .git || echo held"
+        assert (await looker.build(held)).stdout == "held\nheld\n"
+
+
+async def test_a_repository_does_not_uncover_what_is_hidden(looker: Looker) -> None:
+    for named in (str(looker.home), "/", ".git", "."):
+        (looker.place.workspace / ".git").write_text(f"gitdir: {named}\n")
+        assert (await looker.build(f"cat {looker.home}/state.db; echo x > made")).stdout == ""
+        assert (await looker.act("rm made")).code == 0
+
+
 async def test_programs_of_a_build_share_memory(looker: Looker) -> None:
     code = "import multiprocessing; print(multiprocessing.Pool(2).map(abs, [-1]))"
     made = await looker.build(f"python3 -c '{code}'; echo x > /dev/shm/made; echo x > /dev/made")
