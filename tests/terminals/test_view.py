@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from hermes_agent.core.protocols import CommandState, ShellCommand
-from hermes_agent.terminals.sandbox import seccomp
+from hermes_agent.terminals.sandbox import seccomp, secret_scan
 from hermes_agent.terminals.sandbox.secret_scan import SecretScan
 from tests.support.terminals import LocalPlace, lives, until
 
@@ -534,6 +534,18 @@ async def test_secrets_of_other_applications_are_not_there(tmp_path: Path) -> No
     looked = await made.look(f"cd {user}/app; cat main.py config/.env")
     await made.terminal.destroy()
     assert looked.stdout == "plain"
+
+
+def test_secrets_of_other_applications_are_found_deep_inside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secret_scan, "ELSEWHERE", (str(tmp_path),))
+    inner = tmp_path / "shop" / "releases" / "7" / "shared" / "config"
+    inner.mkdir(parents=True)
+    (inner / ".env").write_text("KEY=secret")
+    (tmp_path / "home").mkdir()
+    found = SecretScan([str(tmp_path / "home")], str(tmp_path / "work"), wide=True).found()
+    assert str(inner / ".env") in {path for path, _ in found}
 
 
 async def test_locks_in_a_view_keep_nobody_waiting(looker: Looker) -> None:
