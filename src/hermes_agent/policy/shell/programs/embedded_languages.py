@@ -208,7 +208,7 @@ def awk_is_plain(text: str) -> bool:
 _SQL_ODD = re.compile(
     r"(?i)\\[!owicsef]|\\g(?!\s*$)|\bprogram\b|\bsystem\b(?!\.)|\bshell\b|^\s*\.|\n\s*\.|load_extension|outfile"
     r"|dumpfile|load_file|lo_import|lo_export|xp_cmdshell|\bcopy\b|\bpg_read|\bpg_ls|\bdblink"
-    r"|\beval\b|\bsource\b|`"
+    r"|\beval\b|\bsource\b|`|\bfsdir\b|\bzipfile\b"
     r"|pg_authid|pg_shadow|pg_user_mapping|primary_conninfo|authentication_string"
     r"|\bsystem_auth\b|\bshow\s+(?:create\s+user|grants)\b|\bmysql(?!\.user\b)[\"\s]*\."
     r"|(?<!from )\bmysql\.|(?s:\A(?=.*\bmysql\.).*(?:\*(?!\s*\))|\bpassword))"
@@ -232,10 +232,10 @@ _SQL_CHANGES = re.compile(
     r"|do|set|reset|lock|kill|shutdown|vacuum|reindex|refresh|analyze|analyse|execute|prepare"
     r"|handler|flush|purge|optimize|repair|attach|detach|pragma|import|export|use)\b(?!\s*\()"
 )
-_SQL_CALL = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
+_SQL_CALL = re.compile(r"([A-Za-z_][\w.]*|\])\s*\(")
 _SQL_READING = word_list("sql_reading")
 """Words that may stand before a bracket in what only reads."""
-_SQL_STRANGE = re.compile(r"\\(?!G\s*$)|\$|/\*|#|\[\s*['\"]")
+_SQL_STRANGE = re.compile(r"\\(?!G\s*$)|\$|/\*|#|--(?!\s|$)|\r|\[[^\]]*['\"]")
 """Where a text or a remark ends is not the same for all databases."""
 
 

@@ -494,6 +494,13 @@ def _web(call: ProgramCall, field: ExpandedWord, option: str) -> None:
         _host(call, field, option)
 
 
+def _file_database(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+    """The file of a database, which may also be named by a URL."""
+    call.place(field, "write")
+    if field.text.startswith("file:"):
+        _unknown(call, field, option)
+
+
 def _cookie(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """curl's `-b`: data when there is a `=` in it, else a file."""
     if field.dynamic or "=" not in field.text:
@@ -553,7 +560,7 @@ ROLES: dict[str, Role] = {
     "suffix": _suffix, "variable": _variable, "into": _into, "pager": _pager_file,
     "processes": _processes, "fetched": _fetched, "forge": _forge, "rclone": _rclone,
     "raw": _raw, "names": _names, "address": _address, "question": _question,
-    "setting": _psql_variable, "sent": _sent,
+    "setting": _psql_variable, "sent": _sent, "filedatabase": _file_database,
 }  # fmt: skip
 
 
