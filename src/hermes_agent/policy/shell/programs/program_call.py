@@ -272,6 +272,8 @@ def _repository(call: ProgramCall, field: ExpandedWord, option: str) -> None:
         _unknown(call, field, option)
         return
     tops = [top for folder in folders for top in (folder, *map(str, PurePath(folder).parents))]
+    # Only what follows is a glob.
+    tops = [re.sub(r"[*?[]", r"[\g<0>]", top.replace("\\", r"\\")) for top in tops]
     marks = [f"{top.rstrip('/')}/{mark}" for top in tops for mark in (".gi[t]", "HEA[D]")]
     by_hooks = hooks(call.reading, tops)
     for verb, flag, paths in (("", option, folders), ("", None, marks), ("hooks", None, by_hooks)):
