@@ -63,6 +63,8 @@ class State:
         self.functions: dict[str, tuple[Command, ...]] = {}
         self.unsure: set[str] = set()
         """Functions that may not be defined when they are called."""
+        self.defined: set[str] | None = set()
+        """All that were defined, or None for any: the exported are there in other shells too."""
         self.folders = folders
         """Where the shell may stand; None: anywhere."""
         self.failed: tuple[str | None, ...] = ()
@@ -77,6 +79,7 @@ class State:
         twin.matches = dict(self.matches)
         twin.functions = dict(self.functions)
         twin.unsure = set(self.unsure)
+        twin.defined = self.defined
         twin.failed = self.failed
         twin.positional = self.positional
         twin.locals = dict(self.locals)
@@ -171,6 +174,7 @@ class State:
         self.folders = (None,)
         self.positional = None
         self.unsure |= set(self.functions)
+        self.defined = None
 
 
 class ShellContext(Struct, frozen=True):
