@@ -147,7 +147,7 @@ class SecretScan:
                     waiting.append(path)
 
     def _applications(self, root: str, levels: int) -> Iterator[tuple[str, int]]:
-        """Files alone, in so many levels of folders; of hidden ones, the table knows what is further in."""
+        """Files alone, in the outer folders; of hidden ones, the table knows what is further in."""
         waiting, seen = deque([(os.path.realpath(root), 0)]), 0
         while waiting and seen < ELSEWHERE_FOLDERS:
             seen += 1
