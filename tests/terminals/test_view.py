@@ -537,14 +537,13 @@ async def test_secrets_of_other_applications_are_not_there(tmp_path: Path) -> No
 
 
 def test_secrets_of_other_applications_are_found_deep_inside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(secret_scan, "ELSEWHERE", (str(tmp_path),))
     inner = tmp_path / "shop" / "releases" / "7" / "shared" / "config"
     inner.mkdir(parents=True)
     (inner / ".env").write_text("KEY=secret")
-    (tmp_path / "home").mkdir()
-    found = SecretScan([str(tmp_path / "home")], str(tmp_path / "work"), wide=True).found()
+    scan = SecretScan([], str(tmp_path / "work"), wide=True)
+    found = scan._applications(str(tmp_path), secret_scan.ELSEWHERE_LEVELS)
     assert str(inner / ".env") in {path for path, _ in found}
 
 
