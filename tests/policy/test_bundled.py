@@ -1,6 +1,7 @@
 """The bundled policies against commands as people, and those with bad intentions, write them."""
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hermes_agent.policy.files.loader import Policies
 from hermes_agent.policy.gate import UNCONFINED, RuleGate
 from hermes_agent.policy.path_resolvers import by_words, finish, on_disk
 from hermes_agent.policy.testing import HOMES, TERMINAL, WORKSPACE, make_effect
+from hermes_agent.terminals.local.globs import trace
 
 CASES = Path(__file__).parent / "cases"
 POLICIES = Policies(Path("/nowhere"), HOMES)
@@ -202,7 +204,19 @@ def test_what_is_harmless_is_so_for_those_who_operate_and_observe() -> None:
     [
         (".git/hooks/pre-commit", {"git commit -m x", "git -C sub commit", "cd sub; git commit"}),
         (".husky/post-checkout", {"git switch main", "git checkout -b new"}),
-        (".git/hooks/reference-transaction", {"git add -A", "git fetch", "git commit -m x"}),
+        (
+            ".git/hooks/reference-transaction",
+            {
+                "git add -A",
+                "git fetch",
+                "git commit -m x",
+                "git stash push",
+                "git tag v1",
+                "git branch new",
+                "git restore --staged .",
+                "git notes add -m x",
+            },
+        ),
         (".git/hooks/pre-commit.sample", set()),
     ],
 )
@@ -226,6 +240,21 @@ def test_git_asks_where_hooks_would_run(tmp_path: Path, hook: str, asking: set[s
     for run in asking:
         assert judged(run).action == "ask"
         assert "hooksPath=/dev/null" in judged(run).reason
+
+
+@pytest.mark.parametrize("name", ["sub", "x[1]", "x\\y", "x*", "a?b", "[[.a.]]", "\\"])
+def test_a_repository_inside_asks_whatever_its_folder_is_called(tmp_path: Path, name: str) -> None:
+    async def resolve(paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
+        return [trace(path) for path in paths]
+
+    (tmp_path / name / ".git").mkdir(parents=True)
+    for run in (f"git -C {shlex.quote(name)} add .", f"cd {shlex.quote(name)} && git add ."):
+        effect = make_effect(
+            "terminal", {"command": run}, {"terminal": TERMINAL}, workspace=str(tmp_path)
+        )
+        verdict = finish(POLICIES.gate("operate").judge(effect, resolve))
+        assert (verdict.action, verdict.rule) == ("ask", "looking/nested-repositories")
+        assert finish(POLICIES.gate("operate").judge(effect, on_disk)).action == "ask"
 
 
 def test_what_no_rule_covers_is_refused_where_the_profile_says_so(tmp_path: Path) -> None:

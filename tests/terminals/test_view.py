@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from hermes_agent.core.protocols import CommandState, ShellCommand
-from hermes_agent.terminals.sandbox import seccomp
+from hermes_agent.terminals.sandbox import seccomp, secret_scan
 from hermes_agent.terminals.sandbox.secret_scan import SecretScan
 from tests.support.terminals import LocalPlace, lives, until
 
@@ -536,6 +536,17 @@ async def test_secrets_of_other_applications_are_not_there(tmp_path: Path) -> No
     assert looked.stdout == "plain"
 
 
+def test_secrets_of_other_applications_are_found_deep_inside(
+    tmp_path: Path,
+) -> None:
+    inner = tmp_path / "shop" / "releases" / "7" / "shared" / "config"
+    inner.mkdir(parents=True)
+    (inner / ".env").write_text("KEY=secret")
+    scan = SecretScan([], str(tmp_path / "work"), wide=True)
+    found = scan._applications(str(tmp_path), secret_scan.ELSEWHERE_LEVELS)
+    assert str(inner / ".env") in {path for path, _ in found}
+
+
 async def test_locks_in_a_view_keep_nobody_waiting(looker: Looker) -> None:
     kept = looker.place.workspace / "kept"
     kept.write_text("")
@@ -599,6 +610,20 @@ async def test_a_repository_may_be_a_link_to_elsewhere(looker: Looker, tmp_path:
     (tmp_path / "elsewhere").mkdir()
     (looker.place.workspace / ".git").symlink_to(tmp_path / "elsewhere")
     assert (await looker.build("echo x > .git/made || echo held")).stdout == "held\n"
+
+
+async def test_a_repository_that_a_file_names_is_held(looker: Looker) -> None:
+    for repository in ("inner.git", "$PWD/other.git"):
+        await looker.act(f"rm -f .git; git init -q --separate-git-dir={repository}")
+        held = f"echo x > {repository}/hooks/made || echo held; echo x > .git || echo held"
+        assert (await looker.build(held)).stdout == "held\nheld\n"
+
+
+async def test_a_repository_does_not_uncover_what_is_hidden(looker: Looker) -> None:
+    for named in (str(looker.home), "/", ".git", "."):
+        (looker.place.workspace / ".git").write_text(f"gitdir: {named}\n")
+        assert (await looker.build(f"cat {looker.home}/state.db; echo x > made")).stdout == ""
+        assert (await looker.act("rm made")).code == 0
 
 
 async def test_programs_of_a_build_share_memory(looker: Looker) -> None:

@@ -11,8 +11,8 @@ from hermes_agent.core.effects import Resolve
 
 MAX_COUNT = 500
 _MAX_LINKS = 40
-_ONLY_SHELLS = re.compile(r"\[[^/]*(?:\[[:.=]|\\)")
-"""Character classes that Python reads differently from shells."""
+_ONLY_SHELLS = re.compile(r"\[[^/]*\[[:.=]|\\")
+"""Character classes and escapes that Python reads differently from shells."""
 
 T = TypeVar("T")
 

@@ -219,11 +219,10 @@ def _hidden(
 
 
 def _workspace(path: str, scratch: Path) -> tuple[str, ...]:
-    """It can be written, but not its repository; sockets of services are not there."""
+    """It can be written; sockets of services are not there. `daemon.sh` holds its repository."""
     names = os.path.realpath("/etc/resolv.conf")
-    kept = (os.path.realpath(f"{path}/.git"), names)
     return (
         "--tmpfs", "/run", "--tmpfs", SHARED,
         "--bind", path, path, "--bind", str(scratch), str(scratch),
-        *(word for one in kept for word in ("--ro-bind-try", one, one)),
+        "--ro-bind-try", names, names,
     )  # fmt: skip

@@ -97,10 +97,7 @@ prepare() {
   done
   if [[ $kind == workspace ]]; then
     options+=(--bind "$scratch" "$scratch")
-    for shown in "$workspace/.git" /etc/resolv.conf; do
-      shown=$(readlink -f -- "$shown" || printf %s "$shown")
-      options+=(--ro-bind-try "$shown" "$shown")
-    done
+    shown=$(readlink -f /etc/resolv.conf) && options+=(--ro-bind-try "$shown" "$shown")
   else
     options+=("${limit[@]}" --tmpfs "$scratch")
   fi

@@ -35,7 +35,7 @@ NOT_ELSEWHERE = frozenset(
      "proc", "root", "run", "sbin", "sys", "tmp", "usr", "var"}
 )  # fmt: skip
 """Of the folders of `/`: the system's own, people's homes, and what may be slow to read."""
-ELSEWHERE_FOLDERS, ELSEWHERE_LEVELS = 300, 3
+ELSEWHERE_FOLDERS, ELSEWHERE_LEVELS, HOME_LEVELS = 300, 7, 3
 """The most for each of these and each home."""
 ELSEWHERE_SECONDS = 10.0
 """How long what is known of other applications counts."""
@@ -97,8 +97,11 @@ class SecretScan:
         until, far = _elsewhere.get(key := (*self._homes,), (0.0, frozenset()))
         if self._clock() >= until:
             tops = (f"/{name}" for name in self._look("/").inner if name not in NOT_ELSEWHERE)
-            places = (*ELSEWHERE, *tops, *self._homes)
-            roots = (self._applications(root) for root in places)
+            places = {
+                **dict.fromkeys((*ELSEWHERE, *tops), ELSEWHERE_LEVELS),
+                **dict.fromkeys(self._homes, HOME_LEVELS),
+            }
+            roots = (self._applications(*place) for place in places.items())
             far = _told_apart(one for root in roots for one in root)
             _elsewhere[key] = self._clock() + ELSEWHERE_SECONDS, far
             self._looked = {}
@@ -143,7 +146,7 @@ class SecretScan:
                 else:
                     waiting.append(path)
 
-    def _applications(self, root: str) -> Iterator[tuple[str, int]]:
+    def _applications(self, root: str, levels: int) -> Iterator[tuple[str, int]]:
         """Files alone, in the outer folders; of hidden ones, the table knows what is further in."""
         waiting, seen = deque([(os.path.realpath(root), 0)]), 0
         while waiting and seen < ELSEWHERE_FOLDERS:
@@ -153,10 +156,10 @@ class SecretScan:
             yield from ((f"{folder}/{name}", known.names[name]) for name in known.secret)
             for name in known.links:
                 yield from self._behind(f"{folder}/{name}")
-            for name in known.inner if level < ELSEWHERE_LEVELS else ():
+            for name in known.inner if level < levels else ():
                 hidden = name.startswith(".")
                 if not hidden or level == 0:
-                    waiting.append((f"{folder}/{name}", ELSEWHERE_LEVELS if hidden else level + 1))
+                    waiting.append((f"{folder}/{name}", levels if hidden else level + 1))
 
     def _rows(self, folder: str, tree: dict[str, Any]) -> Iterator[tuple[str, int]]:
         names = self._look(folder or "/").names

@@ -66,6 +66,7 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     __hermes_map=()
     builtin mapfile -t -s 1 __hermes_groups <"$__hermes_next.limits"
     __hermes_prepare "${__hermes_groups[@]/%//cgroup.procs}"
+    if [[ ${__hermes_lent[0]} == workspace ]]; then __hermes_hold_repository; fi
     exec "${__hermes_lent[1]}" --args 7 "${__hermes_map[@]}" -- "${__hermes_lent[@]:2}" "$BASH" --noprofile \
       --norc "$0" view "$__hermes_spool" "$1" "$2" "${__hermes_lent[0]}" \
       7<"$__hermes_next.view" 8<"$__hermes_next.bpf" 9<"$__hermes_next.covers"
@@ -105,6 +106,20 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
       } &
     )
   }
+
+  # The repository of a workspace cannot be written, nor what a link or a file in its place leads to,
+  # if that is in the workspace: elsewhere it may be hidden.
+  __hermes_hold_repository() {
+    local work git named=.git
+    IFS= builtin read -r -d '' work <"$__hermes_spool/workspace.root"
+    for _ in 1 2; do
+      git=$(cd -- "$work" && builtin command -p readlink -f -- "$named")
+      if [[ $git != "$work"/* || ! -e $git ]]; then return; fi
+      __hermes_map+=(--ro-bind "$git" "$git")
+      if [[ ! -f $git ]]; then return; fi
+      builtin read -r _ named <"$git"
+    done
+  } 2>/dev/null
 
   if [[ $__hermes_mode == view ]]; then
     __hermes_id=$3 __hermes_kind=$5 __hermes_flags=$-

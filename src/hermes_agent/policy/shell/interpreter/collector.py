@@ -145,9 +145,10 @@ class OperationCollector:
         self, name: str, fields: Sequence[ExpandedWord], around: ShellContext, *,
         verb: str = "", flags: Sequence[str] = (), places: Sequence[PathAccess] = (),
         hosts: Sequence[str] = (), options: Sequence[tuple[str, str | None]] | None = None,
-        reason: str = "",
+        reason: str = "", computed: bool = False,
     ) -> None:  # fmt: skip
-        """`reason`: why its words do not tell what it does."""
+        """`reason`: why its words do not tell what it does. `computed`: what else it gets is known
+        only when it runs."""
         if options is None:
             options = loose_options(fields[1:])
         places = self.found(places, name)
@@ -159,7 +160,7 @@ class OperationCollector:
             tuple(dict.fromkeys(flags)), tuple(dict.fromkeys(places)),
             tuple(dict.fromkeys(hosts)), around.via, reason, span,
             tuple(dict.fromkeys(options)),
-            any(field.dynamic and field.computed for field in fields[1:]),
+            computed or any(field.dynamic and field.computed for field in fields[1:]),
         )  # fmt: skip
         self.add(act)
         self.places(places, hosts, act)

@@ -2,6 +2,8 @@
 
 import re
 
+from msgspec.structs import replace
+
 from hermes_agent.core.effects import Operation
 from hermes_agent.policy.shell.interpreter.builtins import BUILTINS
 from hermes_agent.policy.shell.interpreter.collector import loose_options
@@ -34,6 +36,8 @@ def run_simple(
     first = fields[0].text if fields else ""
     for assignment in command.assignments:
         assign(run, assignment, target, shy=first in _READING, exported=bool(fields))
+    if target.lends_computed():
+        run.around = replace(inside, computed=True)
     for assignment in command.arrays:
         assign(run, assignment, state, shy=False)
     output: str | None = None if command.redirections else ""

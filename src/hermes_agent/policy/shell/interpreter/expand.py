@@ -1,7 +1,7 @@
 """Words as programs get them: variables, substitutions, tildes, splitting and globs."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -63,14 +63,16 @@ def hides_code(text: str) -> bool:
     return start >= 0 and bool(_HIDDEN_CODE.search(text, start))
 
 
-def _prints_numbers(body: Script) -> bool:
-    """Whether the last program of the only command prints numbers, whatever it is given."""
+def _prints_numbers(body: Script, functions: Collection[str] | None) -> bool:
+    """Whether the last program of the only command prints numbers, whatever it is given. One of the
+    functions, or if None any, may stand in its place."""
     command = body.items[0][0] if len(body.items) == 1 else None
     last = command.commands[-1] if isinstance(command, Pipeline) else command
     if not isinstance(last, Simple) or any(one.operator != "<" for one in last.redirections):
         return False
     text = " ".join(word.source for word in last.words)
-    return not last.assignments and bool(_PRINTS_NUMBERS.fullmatch(text))
+    own = functions is None or text.partition(" ")[0] in functions
+    return not last.assignments and not own and bool(_PRINTS_NUMBERS.fullmatch(text))
 
 
 def _alone(part: Part, word: Word) -> bool:
@@ -369,7 +371,7 @@ class Expander:
                 safe = self.is_safe(str(value)) if known else self.is_numeric(part.name)
                 safe = part.operator == "length" or (safe and self.is_number(part.argument))
             elif isinstance(part, Substitution):
-                safe = _prints_numbers(part.body)
+                safe = _prints_numbers(part.body, self.state.defined)
             else:
                 safe = isinstance(part, Arithmetic)
             if not safe:

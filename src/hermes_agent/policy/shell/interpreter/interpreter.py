@@ -171,6 +171,8 @@ class ShellInterpreter:
             self.note.unknown(f"{function.name}()", reason, around, function.name)
         state.assign("FUNCNAME", None)
         state.functions[function.name] = (function.body,)
+        if state.defined is not None:
+            state.defined.add(function.name)
         state.unsure.discard(function.name)
         inside = state.copy()
         inside.positional = None

@@ -39,6 +39,7 @@ def _note(
 
 def _child(run: SimpleCommandRun, name: str) -> SimpleCommandRun:
     state = State(run.state.folders, run.state.home)
+    state.defined = run.state.defined
     inside = run.inside(name, state=state)
     inside.around = replace(inside.around, bash=name in {"bash", "rbash"})
     return inside

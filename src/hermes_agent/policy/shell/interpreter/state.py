@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_agent.policy.shell.parser.syntax import Command, UnreadableShell
+from hermes_agent.policy.shell.programs.dangerous_variables import is_harmless
 
 Value = str | tuple[str, ...] | None
 """Of a variable: its text, the elements of an array, or None when nobody can tell."""
@@ -62,6 +63,8 @@ class State:
         self.functions: dict[str, tuple[Command, ...]] = {}
         self.unsure: set[str] = set()
         """Functions that may not be defined when they are called."""
+        self.defined: set[str] | None = set()
+        """All that were defined, or None for any: the exported are there in other shells too."""
         self.folders = folders
         """Where the shell may stand; None: anywhere."""
         self.failed: tuple[str | None, ...] = ()
@@ -76,6 +79,7 @@ class State:
         twin.matches = dict(self.matches)
         twin.functions = dict(self.functions)
         twin.unsure = set(self.unsure)
+        twin.defined = self.defined
         twin.failed = self.failed
         twin.positional = self.positional
         twin.locals = dict(self.locals)
@@ -149,6 +153,11 @@ class State:
             return self.folders[0]
         return " \t\n" if name == "IFS" else None
 
+    def lends_computed(self) -> bool:
+        """Whether programs may get a variable whose value is known only when they run."""
+        unknown = (name for name, value in self.variables.items() if value is None)
+        return any(is_harmless(name) and self.matches.get(name) != NUMBER for name in unknown)
+
     def assign(self, name: str, value: Value) -> None:
         if isinstance(value, str) and len(value) > MAX_TEXT:
             value = None
@@ -165,6 +174,7 @@ class State:
         self.folders = (None,)
         self.positional = None
         self.unsure |= set(self.functions)
+        self.defined = None
 
 
 class ShellContext(Struct, frozen=True):
@@ -175,6 +185,8 @@ class ShellContext(Struct, frozen=True):
     """None: nothing that the text feeds it."""
     bash: bool = True
     """Whether bash reads this, or some other shell."""
+    computed: bool = False
+    """Whether it gets a variable whose value is known only when it runs."""
 
     def through(self, *names: str) -> "ShellContext":
         return replace(self, via=(*self.via, *names))

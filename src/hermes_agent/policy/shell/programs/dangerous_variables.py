@@ -12,10 +12,15 @@ _COUNTERS = frozenset({"RANDOM", "SRANDOM", "HISTCMD", "OPTIND"})
 _HARMLESS_PAGERS = frozenset({"", "cat", "less", "more"})
 
 
+def is_harmless(name: str) -> bool:
+    """Whether programs may get it with any value, which some send to their hosts."""
+    return bool(_HARMLESS.fullmatch(name))
+
+
 def changes_what_runs(name: str, value: object, *, exported: bool = False) -> bool:
     """Whether a program may run something else because of this variable. One that is exported is
     seen by programs of which nobody knows all that they look at."""
-    if _HARMLESS.fullmatch(name):
+    if is_harmless(name):
         return exported and bool(_PATH.match(str(value)))
     if not _NAMES.fullmatch(name):
         return exported and not (name.islower() and name.isidentifier())

@@ -208,7 +208,7 @@ def awk_is_plain(text: str) -> bool:
 _SQL_ODD = re.compile(
     r"(?i)\\[!owicsef]|\\g(?!\s*$)|\bprogram\b|\bsystem\b(?!\.)|\bshell\b|^\s*\.|\n\s*\.|load_extension|outfile"
     r"|dumpfile|load_file|lo_import|lo_export|xp_cmdshell|\bcopy\b|\bpg_read|\bpg_ls|\bdblink"
-    r"|\beval\b|\bsource\b|`"
+    r"|\beval\b|\bsource\b|`|\bfsdir\b|\bzipfile\b"
     r"|pg_authid|pg_shadow|pg_user_mapping|primary_conninfo|authentication_string"
     r"|\bsystem_auth\b|\bshow\s+(?:create\s+user|grants)\b|\bmysql(?!\.user\b)[\"\s]*\."
     r"|(?<!from )\bmysql\.|(?s:\A(?=.*\bmysql\.).*(?:\*(?!\s*\))|\bpassword))"
@@ -219,22 +219,23 @@ _SQL_ODD = re.compile(
 _SQL_TEXT = re.compile(r"'[^']*'|\"[^\"]*\"|--[^\n]*")
 _SQL_LOOKS = frozenset({"select", "show", "explain", "describe", "desc", "with", "table", "values"})
 _SQL_LISTS = re.compile(
-    r"\\(?:l|d(?!eu|Rs)\w*|conninfo|timing|x)\+?(?:\s+[\w.*\"]+)*"
+    r"\\(?:l|d(?!eu|Rs)\w*|conninfo|timing|x)\+?(?:[ \t]+[\w.*\"]+)*"
     r"|\.(?:tables|schema|fullschema|indexes|indices|databases|dbinfo|stats|headers?|mode|width|show)"
-    r"(?:\s+[\w.%-]+)*"
-    r"|(?i:pragma)\s+(?:\w+_(?:check|list|xinfo|info)|journal_mode|page_(?:count|size)|user_version"
-    r"|freelist_count|encoding)(?:\s*\(\s*\w+\s*\))?\s*;?"
+    r"(?:[ \t]+[\w.%-]+)*"
+    r"|(?i:pragma)[ \t]+(?:\w+_(?:check|list|xinfo|info)(?:[ \t]*\([ \t]*\w+[ \t]*\))?|journal_mode"
+    r"|page_(?:count|size)|user_version|freelist_count|encoding)[ \t]*;?"
 )
-"""What shows the state of a database, in the languages of psql and sqlite3."""
+"""What shows the state of a database, in the languages of psql and sqlite3: one line, because each
+is read by itself."""
 _SQL_CHANGES = re.compile(
     r"(?i)\b(?:insert|update|delete|merge|replace|drop|truncate|alter|create|grant|revoke|into|call"
     r"|do|set|reset|lock|kill|shutdown|vacuum|reindex|refresh|analyze|analyse|execute|prepare"
     r"|handler|flush|purge|optimize|repair|attach|detach|pragma|import|export|use)\b(?!\s*\()"
 )
-_SQL_CALL = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
+_SQL_CALL = re.compile(r"([A-Za-z_][\w.]*|\])\s*\(")
 _SQL_READING = word_list("sql_reading")
 """Words that may stand before a bracket in what only reads."""
-_SQL_STRANGE = re.compile(r"\\(?!G\s*$)|\$|/\*|#|\[\s*['\"]")
+_SQL_STRANGE = re.compile(r"\\(?!G\s*$)|\$|/\*|#|--(?!\s|$)|\r|\[[^\]]*['\"]")
 """Where a text or a remark ends is not the same for all databases."""
 
 

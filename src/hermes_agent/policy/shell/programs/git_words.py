@@ -23,11 +23,15 @@ _NO_HOOKS = ("core.hookspath", "/dev/null")
 _HOOKS = {
     "add": "", "fetch": "pre-auto-gc", "pull": "post-merge pre-auto-gc", "stash": "",
     "commit": "pre-commit prepare-commit-msg commit-msg post-commit pre-auto-gc",
-    "switch": "post-checkout", "checkout": "post-checkout",
+    "switch": "post-checkout", "checkout": "post-checkout", "branch": "", "tag": "", "notes": "",
+    "restore": "",
 }  # fmt: skip
 """What runs with a verb, beside the hooks of all of them."""
+_LISTING = frozenset(
+    {"-l", "--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"}
+)
 _OF_ALL = "post-index-change reference-transaction"
-_HOOK_FOLDERS = (".git/hooks", ".husky", ".githooks")
+_HOOK_FOLDERS = (".git/hooks", ".husky", ".husky/_", ".githooks")
 """The latter are where `core.hooksPath` leads by custom."""
 _MOVING = frozenset(
     {"switch", "checkout", "pull", "stash", "merge", "rebase", "reset", "restore", "apply", "am",
@@ -39,8 +43,12 @@ def moves_files(git: Reading) -> bool:
     """Whether other files, or links, may stand in the work tree after it. A new branch that starts
     where one stands brings none."""
     new = {"-b", "-c", "--create"} & set(git.flags) and not git.operands
-    looks = git.verb in {"stash list", "stash show"}
-    return git.verb.partition(" ")[0] in _MOVING and not new and not looks
+    return git.verb.partition(" ")[0] in _MOVING and not new and not _looks(git)
+
+
+def _looks(git: Reading) -> bool:
+    lists = not git.operands or not _LISTING.isdisjoint(git.flags)
+    return git.verb.endswith((" list", " show")) or (git.verb in {"branch", "tag"} and lists)
 
 
 def is_plain(key: str, value: str) -> bool:
@@ -50,7 +58,7 @@ def is_plain(key: str, value: str) -> bool:
 def hooks(git: Reading, tops: Iterable[str]) -> Iterator[str]:
     """Globs of the hooks that it would run, which stay as they are where there is none."""
     given = (field.text.partition("=") for _, role, field in git.values if role == "config")
-    named = _HOOKS.get(git.verb)
+    named = None if _looks(git) else _HOOKS.get(git.verb.partition(" ")[0])
     if named is None or any((key.lower(), value) == _NO_HOOKS for key, _, value in given):
         return
     for top in tops:

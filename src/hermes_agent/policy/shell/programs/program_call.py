@@ -25,6 +25,7 @@ from hermes_agent.policy.shell.programs.embedded_languages import (
     sql_verbs,
 )
 from hermes_agent.policy.shell.programs.git_words import GIT_CODE, hooks, is_plain, moves_files
+from hermes_agent.policy.shell.programs.request_words import check_request, cookie, data, sent
 from hermes_agent.policy.shell.programs.table import Reading
 from hermes_agent.policy.word_lists import word_list
 
@@ -52,6 +53,8 @@ class ProgramCall:
         self.hosts: list[str] = []
         self.later: list[Callable[[], object]] = []
         """What it runs: followed when the program itself is noted."""
+        self.computed = False
+        """Whether it sends what is in a file."""
 
     def place(self, field: ExpandedWord, access: Access) -> None:
         self.places += places_of(field, access, self.run.state)
@@ -86,6 +89,7 @@ class ProgramCall:
             self.name, self.fields, self.run.around, verb=self.reading.verb,
             flags=self.reading.flags, places=[*self.places, *places], hosts=[*self.hosts, *hosts],
             options=self.reading.given, reason=reason,
+            computed=self.computed or self.run.around.computed or self.run.state.lends_computed(),
         )  # fmt: skip
 
 
@@ -220,20 +224,6 @@ def _ssh_option(call: ProgramCall, field: ExpandedWord, option: str) -> None:
         call.hosts.append(host_of(ExpandedWord(host.group(1))))
 
 
-def _data(call: ProgramCall, field: ExpandedWord, option: str) -> None:
-    """curl's data: `@file`, or `name=@file` and `name=<file` in a form."""
-    text = field.prefix if field.dynamic else field.text
-    found = re.match(r"(?:[^=@]*=)?[@<](.*)", text) if option in {"-F", "--form"} else None
-    if text.startswith("@") and option in {"-H", "--header"}:
-        _unknown(call, field, option)  # each line is sent
-    elif text.startswith("@"):
-        call.place(ExpandedWord(text[1:], field.dynamic), "read")
-    elif found or (field.dynamic and not text):
-        call.place(ExpandedWord(found.group(1) if found else field.text, field.dynamic), "read")
-    elif option in {"--data-urlencode", "--url-query"} and "@" in text.partition("=")[0]:
-        call.place(ExpandedWord(text.partition("@")[2], field.dynamic), "read")
-
-
 def _mount(call: ProgramCall, field: ExpandedWord, option: str) -> None:
     """`-v /here:/there[:ro]` and `--mount type=bind,source=/here,…`."""
     text = field.prefix if field.dynamic else field.text
@@ -262,6 +252,8 @@ def _repository(call: ProgramCall, field: ExpandedWord, option: str) -> None:
         _unknown(call, field, option)
         return
     tops = [top for folder in folders for top in (folder, *map(str, PurePath(folder).parents))]
+    # Only what follows is a glob.
+    tops = [re.sub(r"[*?[]", r"[\g<0>]", top.replace("\\", r"\\")) for top in tops]
     marks = [f"{top.rstrip('/')}/{mark}" for top in tops for mark in (".gi[t]", "HEA[D]")]
     by_hooks = hooks(call.reading, tops)
     for verb, flag, paths in (("", option, folders), ("", None, marks), ("hooks", None, by_hooks)):
@@ -484,10 +476,11 @@ def _web(call: ProgramCall, field: ExpandedWord, option: str) -> None:
         _host(call, field, option)
 
 
-def _cookie(call: ProgramCall, field: ExpandedWord, _option: str) -> None:
-    """curl's `-b`: data when there is a `=` in it, else a file."""
-    if field.dynamic or "=" not in field.text:
-        call.place(field, "read")
+def _file_database(call: ProgramCall, field: ExpandedWord, option: str) -> None:
+    """The file of a database, which may also be named by a URL."""
+    call.place(field, "write")
+    if field.text.startswith("file:"):
+        _unknown(call, field, option)
 
 
 def _sysctl(call: ProgramCall, field: ExpandedWord, option: str) -> None:
@@ -530,34 +523,21 @@ def _netcat(call: ProgramCall, field: ExpandedWord, option: str) -> None:
 
 
 ROLES: dict[str, Role] = {
-    "web": _web, "cookie": _cookie, "sysctl": _sysctl, "remote": _git_remote,
+    "web": _web, "cookie": cookie, "sysctl": _sysctl, "remote": _git_remote,
     "copyfrom": _copy("read"), "copyto": _copy("write"), "copydelete": _copy("delete"),
     "netshell": _net_shell, "gitconfig": _git_setting, "nc": _netcat,
     "read": _place("read"), "write": _place("write"), "delete": _place("delete"),
     "host": _host, "url": _url, "from": _remote("read"), "to": _remote("write"),
     "shell": _shell, "farshell": _far, "unknown": _unknown, "code": _code, "config": _config,
-    "sshoption": _ssh_option, "data": _data, "mount": _mount, "dd": _dd, "sed": _sed,
+    "sshoption": _ssh_option, "data": data, "mount": _mount, "dd": _dd, "sed": _sed,
     "awk": _awk, "sql": _sql, "database": _database, "date": _date, "method": _method,
     "entry": _entry, "kind": _kind, "keyed": _keyed, "object": _object_file, "page": _page,
     "repository": _repository, "trusted": _trusted, "silent": _silent, "amount": _amount,
     "suffix": _suffix, "variable": _variable, "into": _into, "pager": _pager_file,
     "processes": _processes, "fetched": _fetched, "forge": _forge, "rclone": _rclone,
     "raw": _raw, "names": _names, "address": _address, "question": _question,
-    "setting": _psql_variable,
+    "setting": _psql_variable, "sent": sent, "filedatabase": _file_database,
 }  # fmt: skip
-
-
-_SMUGGLED = re.compile(
-    r"[\x00-\x1f]|(?i:\s*(?:x-http-method|x-method|.*-override|transfer-encoding|content-length)\b)"
-)
-
-
-def _check_request(call: ProgramCall) -> None:
-    """Lines within a line are requests of their own, and some headers make another of this one."""
-    for option, _, field in (*call.reading.values, *(("", r, f) for r, f in call.reading.operands)):
-        text = "" if option in {"-w", "--write-out", "--data-urlencode"} else field.text
-        if _SMUGGLED.match(text) or "\n" in text or "\r" in text:
-            call.unknown(field, "it may be another request than it seems")
 
 
 def follow(call: ProgramCall) -> None:
@@ -571,7 +551,7 @@ def follow(call: ProgramCall) -> None:
     if call.name == "git" and not any(role == "repository" for _, role, _ in reading.values):
         _repository(call, ExpandedWord("."), "")
     if call.name in {"curl", "wget"}:
-        _check_request(call)
+        check_request(call)
     stdin = call.run.around.stdin
     given = any(role == found.input for _, role, _ in reading.values)
     if found.input and stdin is not None and not given:
