@@ -7,11 +7,15 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.messages import ToolCall
+from hermes_agent.core.text.addresses import classify, host_of
 
 OWN_TOOLS = frozenset(
     {"ask_user", "find_tools", "memory", "send_message", "skill", "task", "todo", "write_skill"}
 )
 """Tools whose results are ours or the user's."""
+REACHING_NOTHING = OWN_TOOLS | {"incident"}
+"""Tools whose arguments may quote addresses."""
 OTHERS = frozenset({"agent", "webhook"})
 """Sources of messages that neither a user nor Hermes wrote."""
 SHARE = 0.6
@@ -19,6 +23,7 @@ SHARE = 0.6
 _WORD = re.compile(r"[^\W_][\w./:@%+~$=&?#-]*(?<![.:?-])")
 _POINTER = re.compile(r"[/:@.$=~\d]")
 """In an address, a path, a version or an option: one that the user did not name is not theirs."""
+_ADDRESS = re.compile(r"://((?:\\[^\"n]|[^\s\"'`\\<>|;)])*)")
 _FRAME = frozenset(
     ("called", "from", "have", "like", "likes", "name", "named", "prefer", "prefers", "that",
      "their", "them", "they", "this", "user", "users", "uses", "want", "wants", "with")
@@ -72,7 +77,13 @@ def sources(events: Iterable[ev.Recorded]) -> Sources:
                 others = others or tool not in OWN_TOOLS
                 remote = remote or tool.startswith(("web_", "browser")) or "__" in tool
             case ev.Replied(calls=calls):
-                remote = remote or any("://" in call.arguments for call in calls)
+                remote = remote or any(map(_leads_elsewhere, calls))
             case ev.CallMade(call=call):
-                remote = remote or "://" in call.arguments
+                remote = remote or _leads_elsewhere(call)
     return Sources(" ".join(said).casefold(), others, remote)
+
+
+def _leads_elsewhere(call: ToolCall) -> bool:
+    """Whether it has an address of another machine: a service of this one is like its logs."""
+    hosts = (host_of(f"http://{one}") for one in _ADDRESS.findall(call.arguments))
+    return call.name not in REACHING_NOTHING and any(classify(one) != "loopback" for one in hosts)
