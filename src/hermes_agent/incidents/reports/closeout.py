@@ -110,7 +110,9 @@ async def learn(backend: IncidentBackend, incident: Incident) -> None:
         await _learn_topology(backend, incident)
     if await learns(backend, incident) and not await _is_learned(backend, incident.skill):
         name = await _have_written(backend, incident)
-        text = f"the skill {name} was written" if name else "nothing was written down"
+        kept = name in {one.name for one in await backend.knowledge.skills()}
+        done = "was written" if kept else "is proposed: a person must agree (`hermes proposals`)"
+        text = f"the skill {name} {done}" if name else "nothing was written down"
         await backend.incidents.change(incident.id, [("learned", text, {"skill": name})])
 
 
