@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import socket
-import sqlite3
 import ssl
 import subprocess
 import tempfile
@@ -594,16 +593,6 @@ async def test_a_program_of_the_network_writes_no_file(tmp_path: Path) -> None:
         f"curl -s file://{made.place.spool}/private/in; echo $?", "curl",
     )  # fmt: skip
     assert told.stdout == "a page23\n7\npage\n37\n"
-    await made.terminal.destroy()
-
-
-async def test_a_database_file_is_opened_for_reading(tmp_path: Path) -> None:
-    made = Deceived(tmp_path)
-    with sqlite3.connect(made.place.workspace / "db") as file:
-        file.executescript("create table t (a); insert into t values (1)")
-    told = await made.look("sqlite3 db 'select a from t'; sqlite3 db 'delete from t'", "sqlite3")
-    assert told.stdout == "1\n"
-    assert "readonly" in told.stderr
     await made.terminal.destroy()
 
 

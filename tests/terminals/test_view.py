@@ -3,6 +3,7 @@
 import fcntl
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -49,6 +50,18 @@ async def looker(tmp_path: Path) -> AsyncIterator[Looker]:
     made = Looker(tmp_path)
     yield made
     await made.terminal.destroy()
+
+
+async def test_a_database_file_can_be_read_and_whatever_sqlite_is_told_nothing_is_written(
+    looker: Looker,
+) -> None:
+    with sqlite3.connect(looker.place.workspace / "db") as file:
+        file.executescript("create table t (a); insert into t values (1)")
+    told = await looker.look(
+        "sqlite3 db 'select a from t'; sqlite3 db 'delete from t'; sqlite3 db '.shell touch x'; ls"
+    )
+    assert told.stdout == "1\ndb\n"
+    assert "readonly" in told.stderr
 
 
 async def test_nothing_can_be_written_but_scratch(looker: Looker) -> None:

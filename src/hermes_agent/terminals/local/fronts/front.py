@@ -34,7 +34,6 @@ GUARDS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "mysql": ("", (), ("--init-command=SET SESSION TRANSACTION READ ONLY",)),
     "mariadb": ("", (), ("--init-command=SET SESSION TRANSACTION READ ONLY",)),
     "clickhouse-client": ("", (), ("--readonly=2",)),
-    "sqlite3": ("", ("-readonly",), ()),
     **dict.fromkeys(
         ("systemctl", "loginctl", "hostnamectl", "timedatectl", "localectl", "machinectl"),
         ("", QUIET, ()),
