@@ -9,6 +9,7 @@ open, with no more rights than it has."""
 import asyncio
 import contextlib
 import ctypes
+import functools
 import logging
 import os
 import resource
@@ -74,10 +75,15 @@ def find_programs(names: Set[str], path: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for folder in path.split(os.pathsep):
         with contextlib.suppress(OSError):  # no such folder, or not for this user
-            for name in names & set(os.listdir(folder)) - found.keys():  # noqa: PTH208 - fast
+            for name in names & _names(folder, os.stat(folder).st_mtime_ns) - found.keys():  # noqa: PTH116 - fast
                 if os.access(f"{folder}/{name}", os.X_OK):
                     found[name] = f"{folder}/{name}"
     return found
+
+
+@functools.lru_cache(maxsize=64)
+def _names(folder: str, _changed: int) -> frozenset[str]:
+    return frozenset(os.listdir(folder))  # noqa: PTH208 - fast
 
 
 def stubs(found: Mapping[str, str], needed: Set[str]) -> Iterator[str]:
