@@ -282,6 +282,12 @@ async def test_no_core_is_dumped_not_even_in_the_background(looker: Looker) -> N
     await until(told)
 
 
+async def test_the_first_command_of_a_view_is_in_its_control_groups(looker: Looker) -> None:
+    told = await looker.look("cat /proc/self/cgroup")
+    groups = (looker.place.spool / "read-only.limits").read_text().splitlines()[1:]
+    assert [group for group in groups if Path(group).name not in told.stdout] == []
+
+
 async def test_nobody_in_a_view_hands_it_commands(looker: Looker) -> None:
     into = looker.place.spool / "read-only.look" / "in"
     tried = await looker.look(f"echo 'renew /tmp/evil' > {into} || echo refused; echo on")
@@ -472,6 +478,15 @@ def test_files_that_may_hold_secrets_are_found_outside_of_the_workspace(tmp_path
     found = {path for path, _ in SecretScan([str(home)], str(work), wide=True).found()}
     inside = {path.removeprefix(f"{home}/") for path in found if path.startswith(f"{home}/")}
     assert inside == {*hidden}
+
+
+def test_a_certificate_is_no_secret_wherever_its_link_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "root.crt").write_text("-----BEGIN CERTIFICATE-----")
+    (tmp_path / "both.crt").write_text("-----BEGIN CERTIFICATE-----\n-----BEGIN PRIVATE KEY-----")
+    for name in ("root", "both"):
+        (tmp_path / f"{name}.pem").symlink_to(f"{name}.crt")
+    found = SecretScan((), str(tmp_path), wide=True).in_workspace()
+    assert {Path(path).name for path, _ in found} == {"both.crt"}
 
 
 async def test_a_secret_that_is_made_or_replaced_later_is_not_there_either(looker: Looker) -> None:

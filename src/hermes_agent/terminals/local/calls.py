@@ -75,7 +75,8 @@ def find_programs(names: Set[str], path: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for folder in path.split(os.pathsep):
         with contextlib.suppress(OSError):  # no such folder, or not for this user
-            for name in names & _names(folder, os.stat(folder).st_mtime_ns) - found.keys():  # noqa: PTH116 - fast
+            there = _names(folder, os.stat(folder).st_mtime_ns)  # noqa: PTH116 - fast
+            for name in names & there - found.keys():
                 if os.access(f"{folder}/{name}", os.X_OK):
                     found[name] = f"{folder}/{name}"
     return found
