@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes_agent.cli.commands import COMMANDS
+from hermes_agent.cli.help.manual import manual_page
 from hermes_agent.core import events
 from hermes_agent.core.settings import root, services, terminals
 from hermes_agent.core.tools import Tool
@@ -275,6 +276,7 @@ PAGES: dict[str, Callable[[], str]] = {
 
 def main(arguments: list[str]) -> int:
     pages = {REFERENCE / name: f"{NOTE}\n\n{page()}\n" for name, page in PAGES.items()}
+    pages[REFERENCE / "hermes.1"] = manual_page()
     pages[DATA] = json.dumps(described(), ensure_ascii=False, indent=1) + "\n"
     if arguments == ["--check"]:
         stale = [

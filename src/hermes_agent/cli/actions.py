@@ -5,6 +5,7 @@ from typing import Any
 
 from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.output.formatting import print_json
+from hermes_agent.cli.output.pager import show
 
 
 def add_actions(
@@ -41,9 +42,10 @@ def connect() -> RuntimeClient:
 
 
 def emit(options: argparse.Namespace, document: Any, text: str = "", code: int = 0) -> int:
-    """Print the result: a document with --json, a text otherwise. Returns the exit code."""
+    """Print the result: a document with --json, a text otherwise, paged if it is long. Returns the
+    exit code."""
     if options.json:
         print_json(document)
     elif text:
-        print(text, flush=True)
+        show(text)
     return code

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 from typing import Any, NoReturn
 
 from hermes_agent.core.errors import HermesError, UsageError
@@ -25,13 +26,37 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: object, **kwargs: object) -> None:
         kwargs.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         kwargs.setdefault("allow_abbrev", False)
+        if sys.version_info >= (3, 14):
+            kwargs.setdefault("color", False)  # ours says the same in every version
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # argparse's own signature
+        self.add_argument(
+            "--no-pager", action=_NoPager, nargs=0, dest=argparse.SUPPRESS, help=argparse.SUPPRESS
+        )
 
-    def print_help(self, file: Any = None) -> None:
-        print(self.format_help(), end="", file=file)  # argparse swallows write errors
+    def print_help(self, _file: Any = None) -> None:
+        from hermes_agent.cli.output.pager import show
+
+        show(self.format_help().rstrip("\n"))  # argparse swallows write errors
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            from hermes_agent.cli.help.suggestions import unknown_choice
+
+            raise unknown_choice(self, action, value)
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message}", f"`{self.prog} --help`")
+        from hermes_agent.cli.help.suggestions import bad_usage
+
+        raise bad_usage(self, message)
+
+
+class _NoPager(argparse.Action):
+    """Every command takes it, and `hermes` itself."""
+
+    def __call__(self, *_: object) -> None:
+        from hermes_agent.cli.output.pager import turn_off
+
+        turn_off()
 
 
 def json_option(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from hermes_agent.cli.arguments import Parser
+
 
 class CliCommand:
     """`module` lies in `hermes_agent.cli`, or is named in full if another distribution has it."""
@@ -33,6 +35,15 @@ class CliCommand:
             description = description.replace("\n    ", "\n")  # the indent of a function
         adds = f"{function}_arguments" if function else "arguments"
         return module, description, getattr(module, adds, json_option)
+
+    def parser(self) -> "tuple[Any, Parser]":
+        """The module of the command, and the parser of its arguments."""
+        from hermes_agent.cli.arguments import Parser
+
+        module, description, add_arguments = self.load()
+        parser = Parser(prog=f"hermes {self.name}", description=description)
+        add_arguments(parser)
+        return module, parser
 
     def run(self, module: "Any", options: "argparse.Namespace") -> int:
         act = getattr(module, self.module.partition(":")[2] or "run", None) or options.act
@@ -90,28 +101,36 @@ _GROUPS = {
         ("config", "manage.config", "Show, get and set settings"),
         ("backup", "manage.backup:backup", "Write a verified copy of the home to a file"),
         ("restore", "manage.backup:restore", "Restore a home from a backup"),
+        ("completion", "help.command:completion", "Complete commands in bash, zsh and fish"),
+        ("help", "help.command:help", "Explain a command, or one of its actions"),
     ),
 }
 LOOKS = frozenset(
-    ("config", "config get", "logs", "manifests", "mcp", "mcp list", "policy", "policy check",
-     "policy explain", "policy list", "policy test", "status", "terminals")
+    ("completion", "config", "config get", "help", "logs", "manifests", "mcp", "mcp list",
+     "policy", "policy check", "policy explain", "policy list", "policy test", "status",
+     "terminals")
 )  # fmt: skip
 """What the agent's own commands may call: it changes nothing and needs no runtime."""
 COMMANDS = tuple(CliCommand(group, *row) for group, rows in _GROUPS.items() for row in rows)
 
 
-def help_text() -> str:
+HEAD = """\
+Hermes: a persistent AI agent. Hand it a task and walk away.
+
+usage: hermes COMMAND [options]
+
+Start with `hermes model` to choose a model, then `hermes chat`.
+"""
+FOOT = """
+`hermes help COMMAND` says more. HERMES_HOME, HERMES_MODEL, HERMES_POLICY and
+HERMES_TERMINAL override the home (~/.hermes), the model, the policy profile and
+the terminal; --no-pager prints long lists at once."""
+
+
+def help_text(heading: "Callable[[str], str]" = str) -> str:
     lines = [
-        "Hermes: a persistent AI agent. Hand it a task and walk away.",
-        "",
-        "usage: hermes COMMAND [options]",
+        f"{heading(f'{group:<7}') if place == 0 else ' ' * 7} {name:<10} {summary}"
+        for group, rows in _GROUPS.items()
+        for place, (name, _, summary) in enumerate(rows)
     ]
-    for group, rows in _GROUPS.items():
-        lines += ["", f"{group}:", *(f"  {name:<10} {summary}" for name, _, summary in rows)]
-    lines += [
-        "",
-        "`hermes COMMAND --help` says more. HERMES_HOME, HERMES_MODEL, HERMES_POLICY and",
-        "HERMES_TERMINAL override the home (~/.hermes), the model, the policy profile and the",
-        "terminal.",
-    ]
-    return "\n".join(lines)
+    return "\n".join([HEAD, *lines, FOOT])

@@ -7,6 +7,8 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hermes_agent.cli.commands import CliCommand
 
 INTERRUPTED = 130
@@ -67,25 +69,35 @@ def _main(words: list[str]) -> int:
 
         print(f"hermes {__version__}")
         return 0
+    if words[:1] == ["--no-pager"]:
+        words = words[1:]
+        os.environ["HERMES_PAGER"] = ""
+    if words[:2] in (["completion", "--words"], ["completion", "--line"]):
+        from hermes_agent.cli.help.candidates import print_candidates
+
+        return print_candidates(words[1:])
     from hermes_agent.cli.commands import COMMANDS, help_text
 
-    if not words or words[0] in ("-h", "--help", "help"):
-        print(help_text())
-        return 0
+    if not words or words == ["help"] or words[0] in ("-h", "--help"):
+        return _help(help_text)
     for command in COMMANDS:
         if command.name == words[0]:
             return _run(command, words[1:])
-    return _unknown(words[0], [command.name for command in COMMANDS])
+    from hermes_agent.cli.help.suggestions import unknown_command
 
-
-def _unknown(word: str, names: list[str]) -> int:
-    from difflib import get_close_matches
-
-    near = get_close_matches(word, names, 1)
-    meant = f"did you mean `hermes {near[0]}`? " if near else ""
-    what = "option" if word.startswith("-") else "command"
-    print(f"no {what} called {word!r}\nhint: {meant}`hermes --help` lists them", file=sys.stderr)
+    _print_error(*unknown_command(words[0]), "--json" in words)
     return 2
+
+
+def _help(text: "Callable[[Callable[[str], str]], str]") -> int:
+    if os.environ.get("CLICOLOR_FORCE") or os.environ.get("FORCE_COLOR") or sys.stdout.isatty():
+        from hermes_agent.cli.output.formatting import style
+        from hermes_agent.cli.output.pager import show
+
+        show(text(lambda name: style(name, "bold")))
+    else:  # without what colour and a pager need to be imported
+        print(text(str))
+    return 0
 
 
 def _run(command: "CliCommand", words: list[str]) -> int:
@@ -109,7 +121,7 @@ def _run(command: "CliCommand", words: list[str]) -> int:
 
 
 def _command(command: "CliCommand", words: list[str]) -> int:
-    from hermes_agent.cli.arguments import Parser, absolute_model
+    from hermes_agent.cli.arguments import absolute_model
     from hermes_agent.cli.commands import LOOKS
     from hermes_agent.core.errors import UsageError
 
@@ -118,17 +130,12 @@ def _command(command: "CliCommand", words: list[str]) -> int:
             raise UsageError(f"{word!r} is not UTF-8", "write it in UTF-8, or rename the file")
     if os.environ.get("HERMES_MODEL"):
         os.environ["HERMES_MODEL"] = absolute_model(os.environ["HERMES_MODEL"])
-    module, description, add_arguments = command.load()
-    parser = Parser(prog=f"hermes {command.name}", description=description)
-    add_arguments(parser)
+    module, parser = command.parser()
     options, stray = parser.parse_known_args(getattr(module, "completed", list)(words))
     if stray:
-        several = not any(word.startswith("-") for word in stray)
-        hint = getattr(module, "STRAY_WORDS", "") if several else ""
-        raise UsageError(
-            f"hermes {command.name}: unrecognized arguments: {' '.join(stray)}",
-            hint or f"`hermes {command.name} --help`",
-        )
+        from hermes_agent.cli.help.suggestions import unknown_words
+
+        raise unknown_words(parser, options, stray, getattr(module, "STRAY_WORDS", ""))
     if f"{command.name} {getattr(options, 'action', None) or ''}".strip() not in LOOKS:
         from hermes_agent.host.inspect import refuse_agent
 
@@ -137,11 +144,13 @@ def _command(command: "CliCommand", words: list[str]) -> int:
 
 
 def _print_error(message: str, hint: str, as_json: bool) -> None:
-    from hermes_agent.cli.output.formatting import hint_here
+    from hermes_agent.cli.output.formatting import hint_here, style
     from hermes_agent.core.text.terminal import clean
 
     message, hint = clean(message), clean(hint_here(message, hint))  # it may quote a service
-    print(f"{message}\nhint: {hint}" if hint else message, file=sys.stderr)
+    print(style(message, "red", sys.stderr), file=sys.stderr)
+    if hint:
+        print(style(f"hint: {hint}", "dim", sys.stderr), file=sys.stderr)
     if as_json:
         import json
 

@@ -281,11 +281,17 @@ def _error(status: int, body: bytes) -> HermesError:
 
 def start_runtime(api: RuntimeClient) -> None:
     """Start `hermes serve` as a process of its own; wait until it answers or says why it cannot."""
+    import threading
+
+    from hermes_agent.cli.output.progress import Progress
+
     patience = _Patience(log_path(api.home))
-    while not api.is_up():
-        failure = _serve(api, patience)
-        if failure is not None and not _another(api, patience):
-            raise failure
+    drawing = threading.current_thread() is not threading.main_thread()  # another has the screen
+    with Progress("starting the runtime", quiet=drawing):
+        while not api.is_up():
+            failure = _serve(api, patience)
+            if failure is not None and not _another(api, patience):
+                raise failure
 
 
 class _Patience:
@@ -301,7 +307,7 @@ class _Patience:
         waited = time.monotonic() - self._began
         if waited >= SLOW_SECONDS and not self._told and sys.stderr.isatty():
             self._told = True
-            print(f"the runtime is slow to start; waiting (its log: {self._log})",
+            print(f"\r\x1b[Kthe runtime is slow to start; waiting (its log: {self._log})",
                   file=sys.stderr, flush=True)  # fmt: skip
         time.sleep(0.02)
         return waited < START_SECONDS

@@ -14,6 +14,7 @@ from typing import Any
 from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.arguments import positive
 from hermes_agent.cli.output.formatting import moment, print_json, stamp
+from hermes_agent.cli.output.progress import Progress
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.text.terminal import clean
 
@@ -97,7 +98,8 @@ def _verify(options: argparse.Namespace) -> int:
     number, _, hash = options.head.partition(":")
     if options.head and not (number.isdigit() and len(hash) == 64):
         raise UsageError(f"not a head: {options.head!r}", "`hermes audit head` prints one: N:HASH")
-    report = connect().get("/v1/audit/verify", head=options.head)
+    with Progress("recomputing the chain"):
+        report = connect().get("/v1/audit/verify", head=options.head)
     text = f"{report['entries']} entries, the chain is intact; head {report['head']}"
     return emit(
         options, report, "\n".join(report["troubles"]) or text, int(bool(report["troubles"]))

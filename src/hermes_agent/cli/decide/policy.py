@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import msgspec
 from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.home import home_and_settings, home_folder
 from hermes_agent.cli.output.formatting import moment, one_line, stamp, table
+from hermes_agent.cli.output.progress import Progress
 from hermes_agent.core.effects import Effect, Unconfined
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.records import Judgement
@@ -345,7 +346,9 @@ def _simulate(options: argparse.Namespace) -> int:
     past = _judgements(since=moment(options.since, time.time()), session=options.session)
     with tempfile.TemporaryDirectory() as folder:
         policies = _with_changes(Path(folder), [Path(name) for name in options.files])
-        differences = list(_differences(policies, past, options.profile))
+        with Progress("judging past effects again") as progress:
+            again = progress.over(past, len(past))
+            differences = list(_differences(policies, again, options.profile))
     document = {"judged": len(past), "differences": differences}
     return emit(options, document, "\n".join(_lines(past, differences, options.all)))
 
@@ -432,7 +435,7 @@ def _again(policies: Policies, past: Judgement, profile: str) -> Judged:
 
 
 def _differences(
-    policies: Policies, past: Sequence[Judgement], profile: str
+    policies: Policies, past: Iterable[Judgement], profile: str
 ) -> Iterator[dict[str, Any]]:
     for one in past:
         verdict = _again(policies, one, profile or one.policy).verdict

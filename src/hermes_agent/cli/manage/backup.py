@@ -2,8 +2,6 @@
 
 import argparse
 import os
-import sys
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -11,10 +9,8 @@ from hermes_agent.cli.actions import emit
 from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.output.formatting import size, sure
+from hermes_agent.cli.output.progress import Progress
 from hermes_agent.host.paths import find_home
-
-LARGE = 50_000_000
-"""From this size on, progress is shown."""
 
 
 def backup_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +36,8 @@ def backup(options: argparse.Namespace) -> int:
         else:
             copy_database(home, database)
 
-    done = write_backup(home, target, now, copy, progress_to_terminal())
+    with Progress("writing the backup") as progress:
+        done = write_backup(home, target, now, copy, progress.update)
     text = (
         f"wrote {done.file}\n{done.files} files, {size(done.bytes)}, packed "
         f"{size(done.file.stat().st_size)}; read back and verified"
@@ -52,21 +49,6 @@ def backup(options: argparse.Namespace) -> int:
         "left_out": list(done.left_out),
     }  # fmt: skip
     return emit(options, document, text)
-
-
-def progress_to_terminal() -> Callable[[int, int], None]:
-    shown = -1
-
-    def progress(done: int, total: int) -> None:
-        nonlocal shown
-        percent = 100 * done // total if total else 100
-        if total < LARGE or percent == shown or not sys.stderr.isatty():
-            return
-        shown = percent
-        end = "\n" if percent >= 100 else ""
-        print(f"\r{percent:3d} % of {size(total)}", end=end, file=sys.stderr, flush=True)
-
-    return progress
 
 
 def restore_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +67,8 @@ def restore(options: argparse.Namespace) -> int:
     home = Path(find_home(os.environ))
     aside: Path | None = None
     if options.check:
-        done = check_backup(archive)
+        with Progress("checking the backup"):
+            done = check_backup(archive)
     else:
         if not archive.exists():
             raise no_backup(archive)
@@ -93,7 +76,8 @@ def restore(options: argparse.Namespace) -> int:
         if os.path.lexists(home) and not sure(question, options.yes):
             print("nothing was changed")
             return 1
-        done, aside = restore_backup(archive, home, datetime.now().astimezone())
+        with Progress("checking and unpacking the backup"):
+            done, aside = restore_backup(archive, home, datetime.now().astimezone())
     what = "is intact" if options.check else f"was restored to {home}"
     text = f"{archive} {what}: {done.files} files, {size(done.bytes)}, made {done.created}"
     if aside is not None:

@@ -1,17 +1,84 @@
-"""Times, costs, sizes, lines and tables as commands print them."""
+"""Times, costs, sizes, lines, tables and colours as commands print them."""
 
 import json
 import os
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import IO, Any
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.text.terminal import clean
 
 _BACK = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+_STATES = {
+    "green": "ok active running done proven accepted closed confirmed resolved sent allow yes",
+    "yellow": "warn waiting paused candidate due late claimed missed demoted degraded ask P2",
+    "red": "FAIL failed failing parked dead quarantined rejected escalated unknown deny no P0 P1",
+}
+_COLOURS = {word: colour for colour, words in _STATES.items() for word in words.split()}
+_STATE_HEADS = frozenset(("state", "now", "severity", "then", "usable"))
+"""Columns of a table whose cells have the colour of their word."""
+
+
+def has_colour(stream: IO[str]) -> bool:
+    """Whether a stream takes colour: a terminal does, unless NO_COLOR or TERM=dumb says otherwise;
+    CLICOLOR_FORCE and FORCE_COLOR make anything take it."""
+    get = os.environ.get
+    if get("NO_COLOR"):
+        return False
+    if get("CLICOLOR_FORCE", get("FORCE_COLOR", "0")) not in ("", "0"):
+        return True
+    return stream.isatty() and get("TERM", "dumb") != "dumb" and get("CLICOLOR") != "0"
+
+
+def style(text: str, name: str, stream: IO[str] | None = None) -> str:
+    """The text in a colour, or bold or dim, where the stream takes it. Nothing is meant by colour
+    alone."""
+    if not name or not text or not has_colour(stream or sys.stdout):
+        return text
+    return f"\x1b[{_STYLES[name]}m{text}\x1b[0m"
+
+
+def state(word: str, padded: str = "") -> str:
+    """A state in its colour: green is well, yellow waits, red needs somebody."""
+    return style(padded or word, _COLOURS.get(word.split(" ", maxsplit=1)[0].rstrip(","), ""))
+
+
+def headed(text: str) -> str:
+    """A help text with its headings bold and its hints dim."""
+    lines = text.split("\n")
+    for place, line in enumerate(lines):
+        if line.startswith("hint: "):
+            lines[place] = style(line, "dim")
+        elif line.startswith("usage: "):
+            lines[place] = style("usage:", "bold") + line[6:]
+        elif line.endswith(":") and line[:1].isalpha() and len(line.split()) < 3:
+            lines[place] = style(line, "bold")
+    return "\n".join(lines)
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal a text takes: emoji and East Asian letters take two."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import category, east_asian_width
+
+    return sum(
+        0 if category(letter) in ("Mn", "Me", "Cf") else 1 + (east_asian_width(letter) in "WF")
+        for letter in text
+    )
+
+
+def fitted(text: str, most: int) -> str:
+    """The text in at most so many columns; a mark shows that it was cut."""
+    if columns(text) <= most:
+        return text
+    while text and columns(text) >= most:
+        text = text[: min(len(text) - 1, most)]
+    return f"{text}…"
 
 
 def one_line(text: str, most: int = 100) -> str:
@@ -83,17 +150,34 @@ def size(amount: float) -> str:
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Aligned columns. On a terminal, lines are cut to its width."""
-    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in (heads, *rows)
-    ]
+    widths = [max(map(columns, column)) for column in zip(heads, *rows, strict=True)]
+    room = 0
     if sys.stdout.isatty():
         import shutil
 
-        most = shutil.get_terminal_size().columns
-        lines = [line if len(line) <= most else line[: most - 1] + "…" for line in lines]
-    return "\n".join(lines)
+        room = shutil.get_terminal_size().columns
+    lines = [_table_line(row, widths, heads, room) for row in rows]
+    return "\n".join([_table_line(heads, widths, (), room), *lines])
+
+
+def _table_line(
+    cells: Sequence[str], widths: Sequence[int], heads: Sequence[str], room: int
+) -> str:
+    parts: list[str] = []
+    used = 0
+    for place, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+        shown = fitted(cell, max(1, room - used)) if room else cell
+        last = shown != cell or not any(cells[place + 1 :])
+        padded = shown if last else shown + " " * (width - columns(shown))
+        if not heads:
+            padded = style(padded, "bold")
+        elif heads[place] in _STATE_HEADS:
+            padded = state(shown, padded)
+        parts.append(padded)
+        used += width + 2
+        if last or (room and used >= room):
+            break
+    return "  ".join(parts).rstrip()
 
 
 def print_json(document: Any) -> None:

@@ -7,8 +7,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes_agent.cli.actions import emit
 from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
-from hermes_agent.cli.output.formatting import print_json
+from hermes_agent.cli.output.formatting import state, style
+from hermes_agent.cli.output.progress import Progress
 from hermes_agent.core.errors import HermesError
 
 if TYPE_CHECKING:
@@ -25,18 +27,17 @@ def run(options: argparse.Namespace) -> int:
     from hermes_agent.runtime.doctor import examine
 
     api = RuntimeClient(timeout=ANSWER_SECONDS)
-    failed = False
-    findings = []
-    for found in (*examine(Path(api.home), os.environ, _running(api)), *_drills(api.home)):
-        failed = failed or found.state == "fail"
-        findings.append(found._asdict())
-        if not options.json:
-            print(f"{MARKS[found.state]}  {found.name:<10} {found.what}")
-            if found.hint:
-                print(f"      hint: {found.hint}")
-    if options.json:
-        print_json(findings)
-    return 1 if failed else 0
+    lines, findings = [], []
+    with Progress("checking everything"):
+        found = [*examine(Path(api.home), os.environ, _running(api)), *_drills(api.home)]
+    for one in found:
+        findings.append(one._asdict())
+        mark = state(MARKS[one.state].strip(), MARKS[one.state])
+        lines.append(f"{mark}  {one.name:<10} {one.what}")
+        if one.hint:
+            lines.append(style(f"      hint: {one.hint}", "dim"))
+    failed = any(one.state == "fail" for one in found)
+    return emit(options, findings, "\n".join(lines), int(failed))
 
 
 def _drills(home: str) -> "Iterator[DoctorFinding]":

@@ -10,6 +10,8 @@ from hermes_agent.cli.actions import emit
 from hermes_agent.cli.arguments import positive
 from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
 from hermes_agent.cli.output.formatting import count
+from hermes_agent.cli.output.pager import show
+from hermes_agent.cli.output.progress import Progress
 from hermes_agent.core.errors import HermesError, NotFound
 from hermes_agent.core.text.terminal import clean
 from hermes_agent.host.paths import find_home, log_path, socket_paths
@@ -52,10 +54,11 @@ def stop(api: RuntimeClient) -> dict[str, Any] | None:
     except RuntimeGone:
         return None
     pid = int(status["pid"])
-    for _ in range(round(STOP_SECONDS / POLL_SECONDS)):  # polls, not a clock: we may be suspended
-        if not alive(pid):
-            return status
-        time.sleep(POLL_SECONDS)
+    with Progress("waiting for the runtime to stop"):
+        for _ in range(round(STOP_SECONDS / POLL_SECONDS)):  # not a clock: we may be suspended
+            if not alive(pid):
+                return status
+            time.sleep(POLL_SECONDS)
     raise HermesError(
         f"the runtime (pid {pid}) has not stopped after {STOP_SECONDS:.0f} s",
         "it waits for an effect to end; `hermes logs` may say which",
@@ -87,15 +90,17 @@ def logs(options: argparse.Namespace) -> int:
     except OSError as error:
         raise HermesError(f"cannot read {path}: {error.strerror}", "`hermes doctor`") from None
     with file:
-        for line in file.readlines()[-options.lines :]:
-            print(clean(line), end="")
-        while options.follow:
+        lines = "".join(clean(line) for line in file.readlines()[-options.lines :])
+        if not options.follow:
+            show(lines.removesuffix("\n"))
+            return 0
+        print(lines, end="", flush=True)
+        while True:
             line = file.readline()
             if line:
                 print(clean(line), end="", flush=True)
             else:
                 time.sleep(0.2)
-    return 0
 
 
 def serve_arguments(parser: argparse.ArgumentParser) -> None:

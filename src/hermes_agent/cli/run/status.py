@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.cli.actions import emit
 from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
-from hermes_agent.cli.output.formatting import count, dollars, one_line, span, stamp
+from hermes_agent.cli.output.formatting import count, dollars, one_line, span, stamp, state
 from hermes_agent.core.errors import HermesError
 from hermes_agent.host.paths import socket_paths
 
@@ -29,7 +29,8 @@ KEYS = (
 def run(options: argparse.Namespace) -> int:
     status = current_status(RuntimeClient(timeout=ANSWER_SECONDS))
     well = status["state"] in ("running", "stopped")
-    return emit(options, status, "\n".join(status_lines(status)), 0 if well else 1)
+    text = "\n".join([f"state      {state(status['state'])}", *status_lines(status)[1:]])
+    return emit(options, status, text, 0 if well else 1)
 
 
 def current_status(api: RuntimeClient) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.cli.actions import add_action, add_actions, emit
 from hermes_agent.cli.home import home_and_settings
 from hermes_agent.cli.output.formatting import table
+from hermes_agent.cli.output.progress import Progress
 from hermes_agent.core.errors import HermesError, UsageError
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ def _test(options: argparse.Namespace) -> int:
         raise UsageError(
             f"no terminal called {options.name!r}", f"available: {', '.join(settings.places)}"
         )
-    done = asyncio.run(_tried(options.name, settings, home))
+    with Progress(f"opening {options.name}"):
+        done = asyncio.run(_tried(options.name, settings, home))
     text = (
         f"{options.name}: {done['system']} in {done['workspace']}\n"
         f"ready in {done['ready']:.2f} s, a command took {done['command'] * 1000:.1f} ms\n"

@@ -6,12 +6,15 @@ Name a session by its id, the beginning of its id, or its name."""
 import argparse
 import sys
 import time
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.arguments import json_option, natural, positive, session_name
-from hermes_agent.cli.client.api import session_path
+from hermes_agent.cli.client.api import RuntimeClient, session_path
 from hermes_agent.cli.output.events import token_counts
 from hermes_agent.cli.output.formatting import dollars, moment, one_line, sure
+from hermes_agent.cli.output.progress import Progress
 from hermes_agent.cli.output.sessions import ALL, found_text, sessions_text, tree, tree_text
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.text.terminal import clean
@@ -125,25 +128,29 @@ def _rename(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    from hermes_agent.cli.output.sessions import export
-
     if bool(options.session) == options.all:
         raise UsageError("name one session, or --all", "`hermes sessions` lists them")
     api = connect()
     chosen = api.get("/v1/sessions", limit=ALL) if options.all else [api.session(options.session)]
-    pieces = (piece for session in chosen for piece in export(api, session, options.format))
     if not options.out:
-        sys.stdout.writelines(pieces)
+        sys.stdout.writelines(_exported(api, chosen, options.format))
         return 0
     try:
-        with open(options.out, "w", encoding="utf-8") as file:
-            file.writelines(pieces)
+        with open(options.out, "w", encoding="utf-8") as file, Progress("exporting") as progress:
+            sessions = progress.over(chosen, len(chosen))
+            file.writelines(_exported(api, sessions, options.format))
     except OSError as error:
         raise HermesError(
             f"cannot write {options.out}: {error.strerror}", "name another file"
         ) from None
     print(f"wrote {options.out}", file=sys.stderr)
     return 0
+
+
+def _exported(api: RuntimeClient, sessions: Iterable[dict[str, Any]], form: str) -> Iterator[str]:
+    from hermes_agent.cli.output.sessions import export
+
+    return (piece for session in sessions for piece in export(api, session, form))
 
 
 def _delete(options: argparse.Namespace) -> int:

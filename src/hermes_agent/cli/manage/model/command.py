@@ -27,6 +27,7 @@ from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone, login_name, 
 from hermes_agent.cli.home import home_and_settings, open_models, write_setting
 from hermes_agent.cli.output.events import with_effort
 from hermes_agent.cli.output.formatting import dollars, hint_here, print_json, sure, table
+from hermes_agent.cli.output.progress import Progress
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.text.terminal import clean
 
@@ -281,7 +282,8 @@ def _test(models: "ModelRegistry", main: str, rest: list[str], options: argparse
     trials = []
     for name in names:
         try:
-            trial = api.post("/v1/models/test", {"model": name})
+            with Progress(f"testing {name}"):
+                trial = api.post("/v1/models/test", {"model": name})
         except RuntimeGone:
             raise
         except HermesError as error:  # the others are still tested

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.cli.actions import emit
 from hermes_agent.cli.home import home_and_settings, home_folder, open_models
 from hermes_agent.cli.output.formatting import table
+from hermes_agent.cli.output.progress import Progress
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.text.terminal import clean
 
@@ -171,7 +172,8 @@ def _refresh(rest: list[str], options: argparse.Namespace) -> int:
     source = rest[0] if rest else SOURCE
     if not options.json:
         print(f"reading {source}", file=sys.stderr)
-    made = asyncio.run(refresh(source, home, fetched, time.time()))
+    with Progress("reading the catalogue"):
+        made = asyncio.run(refresh(source, home, fetched, time.time()))
     counts = f"{len(made.added)} new, {len(made.removed)} gone"
     prices = f"{len(made.changed_prices)} with a new price"
     lines = [f"{made.models} models of {made.date}: {counts}, {prices}"]
