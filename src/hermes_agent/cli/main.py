@@ -85,7 +85,8 @@ def _main(words: list[str]) -> int:
             return _run(command, words[1:])
     from hermes_agent.cli.help.suggestions import unknown_command
 
-    _print_error(*unknown_command(words[0]), "--json" in words)
+    names = [command.name for command in COMMANDS]
+    _print_error(*unknown_command(words[0], names), "--json" in words)
     return 2
 
 

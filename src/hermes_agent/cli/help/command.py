@@ -33,7 +33,7 @@ def help(options: argparse.Namespace) -> int:
         name, *rest = options.words
         command = next((command for command in COMMANDS if command.name == name), None)
         if command is None:
-            raise UsageError(*unknown_command(name))
+            raise UsageError(*unknown_command(name, [one.name for one in COMMANDS]))
         command.parser()[1].parse_args([*rest[:1], "--help"])
     return 0
 

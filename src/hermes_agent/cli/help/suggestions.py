@@ -2,11 +2,10 @@
 
 import argparse
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from hermes_agent.cli.commands import COMMANDS
 from hermes_agent.core.errors import UsageError
 
 SYNONYMS = {
@@ -18,8 +17,7 @@ SYNONYMS = {
     "audit": "trace",
     "backup": "snapshot dump",
     "chat": "cli repl shell talk tui console",
-    "config": "configure preferences settings",
-    "config edit": "edit",
+    "config": "configure edit preferences settings",
     "config path": "env home where",
     "cost": "billing budget costs insights spend tokens usage",
     "doctor": "check debug diagnose health security verify",
@@ -62,9 +60,9 @@ SYNONYMS = {
 _SAME = (
     "list ls all index",
     "show view get cat info inspect describe read open status",
-    "add new create install make set",
+    "add new create install make",
     "remove rm delete del uninstall drop",
-    "edit update change modify rename",
+    "edit set update change modify rename",
     "run start exec trigger test",
     "log history",
     "undo rollback revert restore again",
@@ -83,11 +81,10 @@ _OPTIONS = {"--force": "--yes", "-y": "--yes", "--output": "--out", "-o": "--out
 _USAGE_LENGTH = 120
 
 
-def unknown_command(word: str) -> tuple[str, str]:
-    """The message and the hint for a command that does not exist."""
+def unknown_command(word: str, names: Sequence[str]) -> tuple[str, str]:
+    """The message and the hint for a command that is not among these."""
     if word.lower() in ("update", "upgrade", "self-update", "uninstall"):
         return f"no command called {word!r}", "do it as you installed Hermes: with pip, pipx or uv"
-    names = [command.name for command in COMMANDS]
     found = next((name for name, others in SYNONYMS.items() if word.lower() in others.split()), "")
     near = get_close_matches(word.lower(), [*names, *_reverse()], 1)
     meant = found or (_reverse().get(near[0], near[0]) if near else "")
