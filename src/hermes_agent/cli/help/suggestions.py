@@ -88,9 +88,10 @@ def unknown_command(word: str, names: Sequence[str]) -> tuple[str, str]:
     found = next((name for name, others in SYNONYMS.items() if word.lower() in others.split()), "")
     near = get_close_matches(word.lower(), [*names, *_reverse()], 1)
     meant = found or (_reverse().get(near[0], near[0]) if near else "")
-    what = "option" if word.startswith("-") else "command"
     hint = f"did you mean `hermes {meant}`? " if meant else ""
-    return f"no {what} called {word!r}", f"{hint}`hermes --help` lists them"
+    if word.startswith("-"):
+        return f"no option called {word!r}", f"{hint}options of a command go after its name"
+    return f"no command called {word!r}", f"{hint}`hermes --help` lists them"
 
 
 def _reverse() -> dict[str, str]:
