@@ -12,10 +12,10 @@ def turn_off() -> None:
     os.environ["HERMES_PAGER"] = ""
 
 
-def show(text: str) -> None:
-    """Print a text; page it if it does not fit on the terminal."""
+def show(text: str, *, end: bool = False) -> None:
+    """Print a text; page it if it does not fit on the terminal, from its end if that matters."""
     text = headed(text)
-    if not (sys.stdout.isatty() and sys.stdin.isatty() and _is_long(text) and _page(text)):
+    if not (sys.stdout.isatty() and sys.stdin.isatty() and _is_long(text) and _page(text, end)):
         print(text, flush=True)
 
 
@@ -27,7 +27,7 @@ def _is_long(text: str) -> bool:
     return len(lines) >= height or sum(columns(one) // width + 1 for one in lines) >= height
 
 
-def _page(text: str) -> bool:
+def _page(text: str, end: bool) -> bool:
     """False if there is no pager, or it cannot be run."""
     import shutil
     import signal
@@ -40,7 +40,10 @@ def _page(text: str) -> bool:
     before = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is the pager's
     try:
         pager = subprocess.Popen(  # noqa: S602 - PAGER is a command line of the user
-            command, shell=True, stdin=subprocess.PIPE, env={"LESS": "FRX", **os.environ}
+            command,
+            shell=True,
+            stdin=subprocess.PIPE,
+            env={"LESS": "FRX+G" if end else "FRX", **os.environ},
         )
         pager.communicate(f"{text}\n".encode(errors="backslashreplace"))  # it may end early
     finally:

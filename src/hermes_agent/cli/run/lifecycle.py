@@ -92,7 +92,7 @@ def logs(options: argparse.Namespace) -> int:
     with file:
         lines = "".join(clean(line) for line in file.readlines()[-options.lines :])
         if not options.follow:
-            show(lines.removesuffix("\n"))
+            show(lines.removesuffix("\n"), end=True)
             return 0
         print(lines, end="", flush=True)
         while True:
