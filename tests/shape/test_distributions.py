@@ -57,7 +57,7 @@ def test_drift_needs_nothing_that_the_runtime_does_not_bring() -> None:
     names = {name.split(".")[0] for module in modules(DRIFT) for name in imported(module)}
     assert names - sys.stdlib_module_names - {"hermes_agent", "hermes_drift"} <= core
     project = tomllib.loads((DRIFT.parents[1] / "pyproject.toml").read_text())["project"]
-    assert project["dependencies"] == ["hermes-agent"]
+    assert project["dependencies"] == ["hermes-runtime"]
 
 
 def test_each_distribution_is_in_the_folder_that_the_hint_names() -> None:
@@ -91,7 +91,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_without_drift_its_commands_and_the_doctor_say_how_to_install_it(home: Path) -> None:
-    missing = "hermes-agent-drift is not installed\n"
+    missing = "hermes-runtime-drift is not installed\n"
     hint = "hint: in a checkout of Hermes: pip install ./drift && hermes restart\n"
     for words in (["drift"], ["drift", "list", "--json"], ["manifests", "--help"], ["doctor"]):
         command = [sys.executable, "-c", WITHOUT, str(DRIFT.parent), *words]
@@ -114,4 +114,4 @@ asyncio.run(handler(None))
 def test_a_runtime_without_drift_says_so_when_it_is_asked() -> None:
     command = [sys.executable, "-c", ROUTES, str(DRIFT.parent)]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert "NotInstalled: hermes-agent-drift is not installed\nhint: " in done.stderr
+    assert "NotInstalled: hermes-runtime-drift is not installed\nhint: " in done.stderr

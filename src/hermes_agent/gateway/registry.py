@@ -106,7 +106,7 @@ def check(manifest: Manifest, given: Settings, secret: Callable[[str], str]) -> 
 def _install_hint(manifest: Manifest) -> str:
     if manifest.folder:
         return f"see {manifest.folder}; packages it needs: {', '.join(manifest.packages)}"
-    return f"pip install 'hermes-agent[{manifest.name}]'"
+    return f"pip install 'hermes-runtime[{manifest.name}]'"
 
 
 def _check_field(

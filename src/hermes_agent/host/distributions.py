@@ -6,7 +6,7 @@ from types import ModuleType
 from hermes_agent.core.errors import HermesError
 
 DISTRIBUTIONS = {
-    "hermes_drift": ("hermes-agent-drift", "drift"),
+    "hermes_drift": ("hermes-runtime-drift", "drift"),
     "hermes_drills": ("hermes-drills", "drills"),
 }
 """By package: the distribution's name, and its folder in a checkout."""

@@ -132,7 +132,7 @@ def _servers(settings: Settings) -> Iterator[DoctorFinding]:
     if names and importlib.util.find_spec("mcp") is None:
         yield DoctorFinding(
             "mcp", "fail", f"{len(names)} servers, but the library for them is not installed",
-            "pip install 'hermes-agent[mcp]'",
+            "pip install 'hermes-runtime[mcp]'",
         )  # fmt: skip
     elif names:
         listed = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
@@ -159,7 +159,7 @@ def _learning(settings: Settings, environ: Mapping[str, str]) -> Iterator[Doctor
     if learning.semantic and importlib.util.find_spec("wordllama") is None:
         yield DoctorFinding(
             "recall", "fail", "semantic recall is on, but its library is not installed",
-            "pip install 'hermes-agent[semantic]'",
+            "pip install 'hermes-runtime[semantic]'",
         )  # fmt: skip
     key = f"{memory.provider.upper()}_API_KEY"
     if memory.provider and not memory.address and not environ.get(key):

@@ -34,7 +34,7 @@ class TerminalType(Struct, frozen=True):
     module: str = ""
     """The module with `transport` and `check`; none for this machine itself."""
     extra: str = ""
-    """What to install with pip, as `hermes-agent[extra]`."""
+    """What to install with pip, as `hermes-runtime[extra]`."""
     libraries: tuple[str, ...] = ()
     needs: str = ""
     """What else must be there."""
@@ -162,7 +162,7 @@ def missing(kind: TerminalType) -> str:
     lacking = [name for name in kind.libraries if find_spec(name) is None]
     if not lacking:
         return ""
-    return f"{', '.join(lacking)} not installed; pip install 'hermes-agent[{kind.extra}]'"
+    return f"{', '.join(lacking)} not installed; pip install 'hermes-runtime[{kind.extra}]'"
 
 
 def unset(kind: TerminalType, environ: Mapping[str, str]) -> str:

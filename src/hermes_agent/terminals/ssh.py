@@ -39,7 +39,7 @@ def transport(place: SshPlace, *, environ: Mapping[str, str], **_: object) -> "S
 
 async def check(place: SshPlace | None, environ: Mapping[str, str]) -> str:
     if importlib.util.find_spec("asyncssh") is None:
-        return "asyncssh is not installed: pip install 'hermes-agent[ssh]'"
+        return "asyncssh is not installed: pip install 'hermes-runtime[ssh]'"
     if place is None:
         return ""
     way = SshTransport(place, environ)

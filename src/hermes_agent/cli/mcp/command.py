@@ -345,6 +345,6 @@ def _loaded() -> Any:
         from hermes_agent.tools.mcp.transports import opening
     except ModuleNotFoundError as error:
         raise HermesError(
-            f"the package {error.name} is not installed", "pip install 'hermes-agent[mcp]'"
+            f"the package {error.name} is not installed", "pip install 'hermes-runtime[mcp]'"
         ) from None
     return opening

@@ -47,7 +47,7 @@ def is_installed() -> bool:
 
 async def _transcribe_locally(memo: Media) -> str:
     if not is_installed():
-        raise UsageError("voice memos need moonshine-voice", "pip install 'hermes-agent[voice]'")
+        raise UsageError("voice memos need moonshine-voice", "pip install 'hermes-runtime[voice]'")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "hermes_agent.gateway.inbound.worker",
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,

@@ -46,7 +46,7 @@ def model_folder() -> Path:
 def _missing(what: str) -> NoSemantics:
     return NoSemantics(
         f"recall by meaning needs {what}, so only words count",
-        "pip install 'hermes-agent[semantic]', or set learning.semantic to false",
+        "pip install 'hermes-runtime[semantic]', or set learning.semantic to false",
     )
 
 

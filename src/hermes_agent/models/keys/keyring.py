@@ -72,7 +72,7 @@ def _opened(failure: Callable[[str, str], HermesError]) -> Iterator[Any]:
     if not installed():
         raise failure(
             "the system's keyring cannot be used: its library is not installed",
-            "pip install 'hermes-agent[keyring]'",
+            "pip install 'hermes-runtime[keyring]'",
         )
     import keyring
     from keyring.errors import KeyringError

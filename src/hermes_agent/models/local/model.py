@@ -95,7 +95,7 @@ class LocalModel:
             raise ModelError(
                 "bad_request",
                 f"{self._endpoint.name} needs llama.cpp, which is not installed",
-                "pip install 'hermes-agent[local]'",
+                "pip install 'hermes-runtime[local]'",
             )
         return path
 

@@ -128,7 +128,7 @@ def missing(name: str, settings: "Settings | None" = None) -> str:
     row = TABLE[name]
     lacking = [package for package in row.packages if find_spec(package) is None]
     if lacking:
-        return f"the package {lacking[0]}: pip install 'hermes-agent[{row.extra}]'"
+        return f"the package {lacking[0]}: pip install 'hermes-runtime[{row.extra}]'"
     if row.toolset == "browser":
         return _without_browser(settings)
     return ""
@@ -139,7 +139,7 @@ def _without_browser(settings: "Settings | None") -> str:
     named = settings.browser.program if settings is not None else ""
     if address:
         there = find_spec("websockets") is not None
-        return "" if there else "the package websockets: pip install 'hermes-agent[browser]'"
+        return "" if there else "the package websockets: pip install 'hermes-runtime[browser]'"
     if any(shutil.which(program) for program in ([named] if named else BROWSERS)):
         return ""
     if named:

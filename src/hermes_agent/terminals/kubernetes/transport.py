@@ -19,7 +19,7 @@ WANTED = {
     "isolation": ("create networkpolicies", "get networkpolicies", "delete networkpolicies"),
 }
 MISSING = (
-    "the Kubernetes client is not installed: pip install 'hermes-agent[kubernetes]'",
+    "the Kubernetes client is not installed: pip install 'hermes-runtime[kubernetes]'",
     "set either `image` or `pod` of a kubernetes terminal",
 )
 

@@ -186,7 +186,7 @@ class McpConnectionPool:
             except ModuleNotFoundError as error:
                 raise ToolError(
                     f"the package {error.name} is not installed",
-                    "pip install 'hermes-agent[mcp]'",
+                    "pip install 'hermes-runtime[mcp]'",
                     "never",
                 ) from None
             connection, facts = await opening.open_connection(

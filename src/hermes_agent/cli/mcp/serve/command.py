@@ -45,7 +45,7 @@ def serve(options: argparse.Namespace) -> int:
         from hermes_agent.cli.mcp.serve.server import over_http, over_stdio
     except ModuleNotFoundError as error:
         raise HermesError(
-            f"the package {error.name} is not installed", "pip install 'hermes-agent[mcp]'"
+            f"the package {error.name} is not installed", "pip install 'hermes-runtime[mcp]'"
         ) from None
     if options.http:
         made = "" if token else secrets.token_urlsafe(24)

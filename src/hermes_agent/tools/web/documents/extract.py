@@ -76,7 +76,7 @@ def library(name: str) -> Any:
     except ModuleNotFoundError as error:
         raise ToolError(
             f"this needs the library {error.name!r}, which is not installed",
-            "pip install 'hermes-agent[web]'",
+            "pip install 'hermes-runtime[web]'",
             retry="never",
         ) from error
 
