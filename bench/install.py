@@ -16,9 +16,9 @@ def figures() -> Iterator[Figure]:
 
 
 def core_distributions() -> list[str]:
-    """What `pip install hermes-agent` brings, without extras: the requirements, followed."""
+    """What `pip install hermes-runtime` brings, without extras: the requirements, followed."""
     found: dict[str, None] = {}
-    waiting = ["hermes-agent"]
+    waiting = ["hermes-runtime"]
     while waiting:
         name = waiting.pop()
         if name in found:
@@ -43,7 +43,7 @@ def core_size(names: list[str]) -> float:
     """Megabytes of files, compiled ones included, as they lie in site-packages."""
     total = 0
     for name in names:
-        if name == "hermes-agent":
+        if name == "hermes-runtime":
             total += int(own_size() * 1e6)
             continue
         for file in distribution(name).files or []:

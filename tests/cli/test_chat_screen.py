@@ -192,7 +192,7 @@ def test_without_the_extra_the_chat_is_plain_and_says_how_to_get_the_other(
     environ = {**hermes.environ, "PYTHONPATH": str(absent.parent)}
     chat = Pane(tmp_path, [sys.executable, "-m", "hermes_agent", "chat"], environ)
     try:
-        chat.shows("pip install prompt-toolkit rich")
+        chat.shows("hermes add chat")
         chat.enter("hello")
         assert chat.shows("Good day to you.").count("is not installed") == 1
     finally:

@@ -55,7 +55,7 @@ def test_without_the_package_it_says_what_to_install_and_the_rest_works(hermes: 
     for words in (["drill"], ["drill", "run", "disk_full", "--json"], ["drill", "--json"]):
         refused = without(*words)
         assert refused.returncode == 1
-        assert "hermes-drills is not installed\nhint: in a checkout of Hermes" in refused.stderr
+        assert "hermes-drills is not installed\nhint: `hermes add drills`" in refused.stderr
     assert "Drills: a small machine is really broken" in without("drill", "--help").stdout
     assert "Traceback" not in without("doctor").stderr
 

@@ -155,8 +155,8 @@ async def test_what_a_channel_lacks_is_said_and_the_others_go_on(tmp_path: Path)
         )
         await one.becomes("alpha", "up")
         lacking = await one.becomes("lacking", "missing")
-        assert "no_such_package" in lacking["error"]
-        assert "hermes-agent[lacking]" in lacking["hint"]
+        assert "no-such-package, which is not installed" in lacking["error"]
+        assert "hermes add lacking" in lacking["hint"]
         assert "channels.beta.address is not set" in (await one.becomes("beta", "missing"))["error"]
         secret = await one.becomes("secret", "missing")
         assert "NO_SUCH_TOKEN" in secret["error"]

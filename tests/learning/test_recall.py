@@ -290,7 +290,7 @@ async def test_without_the_package_words_have_to_do(
     recall = recalling(store, LearningSettings(semantic=True))
     found = await recall.offer(MESSAGE, skills={"nginx-502": "given"})
     assert found.skills == ("nginx-502",)
-    with pytest.raises(NoSemantics, match=r"hint: pip install 'hermes-agent\[semantic\]'"):
+    with pytest.raises(NoSemantics, match=r"hint: `hermes add semantic`"):
         await recall.embed_some(10)
 
 

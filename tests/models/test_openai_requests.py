@@ -332,7 +332,7 @@ async def test_the_session_goes_along_as_a_header() -> None:
         await reply(model, request("hello", session="s-77"))
         await model.close()
         assert server.requests[0].headers["x-hermes-session"] == "s-77"
-        assert server.requests[0].headers["user-agent"].startswith("hermes-agent/")
+        assert server.requests[0].headers["user-agent"].startswith("hermes-runtime/")
 
 
 async def test_azure_takes_the_key_in_its_own_header_and_the_version_in_the_address() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from setuptools import find_packages
 
-from hermes_agent.host.distributions import DISTRIBUTIONS
+from hermes_agent.host.distributions import distributions
 from tests.support.source import DRIFT, DRILLS, PACKAGE, ROOT, Module, modules
 
 
@@ -48,7 +48,7 @@ def test_drills_and_the_runtime_meet_in_one_command() -> None:
 
 def test_the_runtime_reaches_drift_only_by_name() -> None:
     assert importers(PACKAGE, "hermes_drift") == set()
-    places = {"cli/commands.py", "host/distributions.py", "runtime/api/app.py"}
+    places = {"cli/commands.py", "core/installation/extras.py", "runtime/api/app.py"}
     assert named_in_strings("hermes_drift") == places
 
 
@@ -57,11 +57,12 @@ def test_drift_needs_nothing_that_the_runtime_does_not_bring() -> None:
     names = {name.split(".")[0] for module in modules(DRIFT) for name in imported(module)}
     assert names - sys.stdlib_module_names - {"hermes_agent", "hermes_drift"} <= core
     project = tomllib.loads((DRIFT.parents[1] / "pyproject.toml").read_text())["project"]
-    assert project["dependencies"] == ["hermes-agent"]
+    assert project["dependencies"] == ["hermes-runtime"]
 
 
 def test_each_distribution_is_in_the_folder_that_the_hint_names() -> None:
-    for package, (name, folder) in DISTRIBUTIONS.items():
+    for package, part in distributions().items():
+        name, folder = part.distribution, part.folder
         project = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
         assert project["name"] == name
         assert (ROOT / folder / "src" / package / "__init__.py").is_file()
@@ -91,8 +92,8 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_without_drift_its_commands_and_the_doctor_say_how_to_install_it(home: Path) -> None:
-    missing = "hermes-agent-drift is not installed\n"
-    hint = "hint: in a checkout of Hermes: pip install ./drift && hermes restart\n"
+    missing = "hermes-runtime-drift is not installed\n"
+    hint = "hint: `hermes add drift`\n"
     for words in (["drift"], ["drift", "list", "--json"], ["manifests", "--help"], ["doctor"]):
         command = [sys.executable, "-c", WITHOUT, str(DRIFT.parent), *words]
         done = subprocess.run(command, capture_output=True, text=True)
@@ -114,4 +115,4 @@ asyncio.run(handler(None))
 def test_a_runtime_without_drift_says_so_when_it_is_asked() -> None:
     command = [sys.executable, "-c", ROUTES, str(DRIFT.parent)]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert "NotInstalled: hermes-agent-drift is not installed\nhint: " in done.stderr
+    assert "NotInstalled: hermes-runtime-drift is not installed\nhint: " in done.stderr

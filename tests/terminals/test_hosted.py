@@ -47,7 +47,7 @@ def test_a_place_without_a_key_is_not_opened(kind: str, tmp_path: Path) -> None:
 
 def test_a_missing_sdk_is_told_with_what_to_install() -> None:
     lacking = replace(KINDS["modal"], libraries=("no_such_sdk",))
-    assert "hermes-agent[modal]" in missing(lacking)
+    assert "hermes add modal" in missing(lacking)
     assert missing(KINDS["modal"]) == ""
 
 

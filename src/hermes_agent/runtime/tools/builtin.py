@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes_agent.core.errors import UsageError
+from hermes_agent.core.installation.extras import install_hint, pip_name
 from hermes_agent.tools.browser.executables import BROWSERS
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def missing(name: str, settings: "Settings | None" = None) -> str:
     row = TABLE[name]
     lacking = [package for package in row.packages if find_spec(package) is None]
     if lacking:
-        return f"the package {lacking[0]}: pip install 'hermes-agent[{row.extra}]'"
+        return f"the package {pip_name(lacking[0])}: {install_hint(row.extra)}"
     if row.toolset == "browser":
         return _without_browser(settings)
     return ""
@@ -139,7 +140,7 @@ def _without_browser(settings: "Settings | None") -> str:
     named = settings.browser.program if settings is not None else ""
     if address:
         there = find_spec("websockets") is not None
-        return "" if there else "the package websockets: pip install 'hermes-agent[browser]'"
+        return "" if there else f"the package websockets: {install_hint('browser')}"
     if any(shutil.which(program) for program in ([named] if named else BROWSERS)):
         return ""
     if named:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.installation.extras import install_hint
 from hermes_agent.core.settings.terminals import KubernetesPlace
 from hermes_agent.terminals.kubernetes import pod as made
 from hermes_agent.terminals.transport import ByteStream, ProcessResult, Transport
@@ -19,7 +20,7 @@ WANTED = {
     "isolation": ("create networkpolicies", "get networkpolicies", "delete networkpolicies"),
 }
 MISSING = (
-    "the Kubernetes client is not installed: pip install 'hermes-agent[kubernetes]'",
+    f"the Kubernetes client is not installed: {install_hint('kubernetes')}",
     "set either `image` or `pod` of a kubernetes terminal",
 )
 

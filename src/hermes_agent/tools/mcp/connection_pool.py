@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 from hermes_agent.core.errors import HermesError, ToolError
+from hermes_agent.core.installation.extras import install_hint, needs
 from hermes_agent.core.settings.root import McpServerSettings
 from hermes_agent.tools.mcp.catalogue_cache import ServerFacts
 from hermes_agent.tools.mcp.context import McpContext, NotDone
@@ -185,9 +186,7 @@ class McpConnectionPool:
                 opening = await asyncio.to_thread(_opening)
             except ModuleNotFoundError as error:
                 raise ToolError(
-                    f"the package {error.name} is not installed",
-                    "pip install 'hermes-agent[mcp]'",
-                    "never",
+                    needs("MCP", [error.name or "mcp"]), install_hint("mcp"), "never"
                 ) from None
             connection, facts = await opening.open_connection(
                 name, settings, self._world, told, settings.timeout_seconds, workspace

@@ -17,7 +17,7 @@ from hermes_agent.tools.web.documents.types import HEAD
 
 REDIRECTS = 10
 _HEADERS = {
-    "User-Agent": "Mozilla/5.0 (compatible; hermes-agent)",
+    "User-Agent": "Mozilla/5.0 (compatible; hermes-runtime)",
     "Accept": "text/html,application/xhtml+xml,text/markdown;q=0.9,*/*;q=0.8",
     "Accept-Encoding": "gzip, deflate",
 }

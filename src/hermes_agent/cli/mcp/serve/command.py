@@ -9,6 +9,7 @@ import os
 import secrets
 
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.installation.extras import install_hint, needs
 
 TOKEN_VARIABLE = "HERMES_MCP_TOKEN"  # noqa: S105 - a name
 SHORTEST_TOKEN = 16
@@ -44,9 +45,7 @@ def serve(options: argparse.Namespace) -> int:
     try:
         from hermes_agent.cli.mcp.serve.server import over_http, over_stdio
     except ModuleNotFoundError as error:
-        raise HermesError(
-            f"the package {error.name} is not installed", "pip install 'hermes-agent[mcp]'"
-        ) from None
+        raise HermesError(needs("MCP", [error.name or "mcp"]), install_hint("mcp")) from None
     if options.http:
         made = "" if token else secrets.token_urlsafe(24)
         over_http(workspace, host, port, token or made, show_token=bool(made))

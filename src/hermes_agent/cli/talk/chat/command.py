@@ -70,8 +70,10 @@ def converse(
             lacking = (error.name or "").split(".")[0]
             if lacking not in ("prompt_toolkit", "rich"):
                 raise
+            from hermes_agent.core.installation.extras import install_hint, pip_name
+
             print(
-                f"plain chat: {lacking} is not installed\nhint: pip install prompt-toolkit rich",
+                f"plain chat: {pip_name(lacking)} is not installed\nhint: {install_hint('chat')}",
                 file=sys.stderr,
             )
         else:

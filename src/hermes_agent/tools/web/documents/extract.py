@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.installation.extras import install_hint
 from hermes_agent.tools.web.documents.types import HEAD, kind_of
 
 TEXT_CHARS = 2_000_000
@@ -76,7 +77,7 @@ def library(name: str) -> Any:
     except ModuleNotFoundError as error:
         raise ToolError(
             f"this needs the library {error.name!r}, which is not installed",
-            "pip install 'hermes-agent[web]'",
+            install_hint("web"),
             retry="never",
         ) from error
 

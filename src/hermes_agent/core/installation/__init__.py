@@ -1,0 +1,1 @@
+"""What Hermes consists of besides its core."""
