@@ -85,6 +85,7 @@ _GROUPS = {
         ("serve", "run.lifecycle:serve", "Run the runtime in the foreground"),
     ),
     "Manage": (
+        ("setup", "manage.setup.command", "Find a model, choose a policy and a channel, start"),
         ("model", "manage.model.command", "Choose, list and test models; keys and logins"),
         ("cost", "manage.cost", "What was spent, by day, session, model and use"),
         ("config", "manage.config", "Show, get and set settings"),

@@ -69,6 +69,8 @@ def _main(words: list[str]) -> int:
         return 0
     from hermes_agent.cli.commands import COMMANDS, help_text
 
+    if not words and sys.stdin.isatty() and sys.stdout.isatty():
+        words = [_start()]
     if not words or words[0] in ("-h", "--help", "help"):
         print(help_text())
         return 0
@@ -76,6 +78,22 @@ def _main(words: list[str]) -> int:
         if command.name == words[0]:
             return _run(command, words[1:])
     return _unknown(words[0], [command.name for command in COMMANDS])
+
+
+def _start() -> str:
+    """What `hermes` alone does: the conversation, or the set-up where no model is chosen yet."""
+    from hermes_agent.host.paths import find_home
+
+    home = find_home(os.environ)
+    try:
+        with open(os.path.join(home, "config.yaml"), encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except OSError:
+        text = ""
+    chosen = "model:" in text or '"model"' in text or os.environ.get("HERMES_MODEL")
+    ours = os.path.exists(os.path.join(home, "store.id"))
+    foreign = os.path.exists(os.path.join(home, "SOUL.md")) and not ours
+    return "chat" if chosen and not foreign else "setup"
 
 
 def _unknown(word: str, names: list[str]) -> int:
