@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.cli.main import start_command
 from hermes_agent.cli.manage.setup import find, model
 from hermes_agent.cli.manage.setup.find import FoundService
 from hermes_agent.cli.manage.setup.trial import ServiceTester
@@ -217,6 +218,26 @@ def test_the_home_of_another_agent_is_left_as_it_is(fresh: Hermes) -> None:
     done = fresh.run("setup", "--yes", HERMES_HOME=str(home))
     assert (done.returncode, [*home.iterdir()]) == (1, [home / "SOUL.md"])
     assert "HERMES_HOME=" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("files", "command"),
+    [
+        ({}, "setup"),
+        ({"config.yaml": "policy: observe\nmodels: {}"}, "setup"),
+        ({"config.yaml": "model: scripted/demo"}, "chat"),
+        ({"config.yaml": "model: x", "SOUL.md": ""}, "setup"),  # which says whose home it is
+        ({"config.yaml": "model: x", "SOUL.md": "", "store.id": ""}, "chat"),
+    ],
+)
+def test_bare_hermes_is_the_set_up_until_there_is_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: Mapping[str, str], command: str
+) -> None:
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path))
+    monkeypatch.delenv("HERMES_MODEL", raising=False)
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert start_command() == command
 
 
 def test_bare_hermes_sets_up_and_then_talks(fresh: Hermes) -> None:

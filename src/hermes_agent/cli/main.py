@@ -70,7 +70,7 @@ def _main(words: list[str]) -> int:
     from hermes_agent.cli.commands import COMMANDS, help_text
 
     if not words and sys.stdin.isatty() and sys.stdout.isatty():
-        words = [_start()]
+        words = [start_command()]
     if not words or words[0] in ("-h", "--help", "help"):
         print(help_text())
         return 0
@@ -80,7 +80,7 @@ def _main(words: list[str]) -> int:
     return _unknown(words[0], [command.name for command in COMMANDS])
 
 
-def _start() -> str:
+def start_command() -> str:
     """What `hermes` alone does: the conversation, or the set-up where no model is chosen yet."""
     from hermes_agent.host.paths import find_home
 

@@ -149,7 +149,7 @@ class ModelStep:
             note = "set now" if self._needs_no_service else "set now, but it does not answer"
             place = 0 if self._needs_no_service else len(rows)
             rows.insert(place, (Choice(current, note), lambda: ChosenModel(current)))
-        if any(trial.windows for trial in self.working):
+        if any(len(trial.windows) > 1 for trial in self.working):
             rows.append((Choice("another model", "of these services"), self._another))
         return [
             *rows,
