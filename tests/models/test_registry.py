@@ -45,7 +45,7 @@ def test_every_wire_format_of_a_service_has_its_module() -> None:
 def test_an_empty_name_says_how_to_configure_one(tmp_path: Path, names: tuple[str, ...]) -> None:
     with pytest.raises(UsageError, match="no model is configured") as raised:
         registry(tmp_path).open(names)
-    for way in ("HERMES_MODEL=service/name", "hermes config set model", "scripted/demo"):
+    for way in ("hermes setup", "hermes model NAME", "HERMES_MODEL=service/name", "scripted/demo"):
         assert way in raised.value.hint
 
 

@@ -96,6 +96,7 @@ _GROUPS = {
         ("serve", "run.lifecycle:serve", "Run the runtime in the foreground"),
     ),
     "Manage": (
+        ("setup", "manage.setup.command", "Find a model, choose a policy and a channel, start"),
         ("model", "manage.model.command", "Choose, list and test models; keys and logins"),
         ("add", "manage.add", "Install optional parts: channels, terminals, tools"),
         ("cost", "manage.cost", "What was spent, by day, session, model and use"),

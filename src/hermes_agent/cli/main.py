@@ -78,6 +78,8 @@ def _main(words: list[str]) -> int:
         return print_candidates(words[1:])
     from hermes_agent.cli.commands import COMMANDS, help_text
 
+    if not words and sys.stdin.isatty() and sys.stdout.isatty():
+        words = [start_command()]
     if not words or words == ["help"] or words[0] in ("-h", "--help"):
         return _help(help_text)
     for command in COMMANDS:
@@ -88,6 +90,22 @@ def _main(words: list[str]) -> int:
     names = [command.name for command in COMMANDS]
     _print_error(*unknown_command(words[0], names), "--json" in words)
     return 2
+
+
+def start_command() -> str:
+    """What `hermes` alone does: the conversation, or the set-up where no model is chosen yet."""
+    from hermes_agent.host.paths import find_home
+
+    home = find_home(os.environ)
+    try:
+        with open(os.path.join(home, "config.yaml"), encoding="utf-8", errors="replace") as file:
+            chosen = any(line.startswith(("model:", '"model"')) for line in file)
+    except OSError:
+        chosen = False
+    chosen = chosen or bool(os.environ.get("HERMES_MODEL"))
+    ours = os.path.exists(os.path.join(home, "store.id"))
+    foreign = os.path.exists(os.path.join(home, "SOUL.md")) and not ours
+    return "chat" if chosen and not foreign else "setup"
 
 
 def _help(text: "Callable[[Callable[[str], str]], str]") -> int:

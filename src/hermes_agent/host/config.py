@@ -12,6 +12,7 @@ import msgspec
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.files import write_durably
 from hermes_agent.core.settings.root import Price, Settings
+from hermes_agent.core.settings.services import ServiceSettings
 from hermes_agent.core.settings.terminals import LocalPlace, PlaceSettings
 from hermes_agent.host.inspect import out_of_reach, refuse_agent
 
@@ -21,6 +22,8 @@ _FROM_ENVIRONMENT = {
     "HERMES_TERMINAL": ("terminal", "default"),
 }
 _PLACE = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`$")
+_FIELDS: dict[str, Any] = {"models.prices": Price, "models.services": ServiceSettings}
+"""Settings by name that are themselves groups, in which one field can be set."""
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
@@ -153,7 +156,7 @@ def setting_path(name: str) -> list[str]:
             if head == "channels":
                 return [head, *model.split(".", 1)]
             stem, _, field = model.rpartition(".")
-            if stem and head == "models.prices" and field in Price.__struct_fields__:
+            if stem and head in _FIELDS and field in _FIELDS[head].__struct_fields__:
                 model, last = stem, [field]
             if len(model) > 1 and model[0] == model[-1] and model[0] in "'\"":
                 model = model[1:-1]

@@ -24,6 +24,7 @@ from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
 
 if TYPE_CHECKING:
     # Imported late: this loads asyncio, and many commands only look up a name.
+    from hermes_agent.models.catalogue.listing import ListedModel
     from hermes_agent.models.routing.circuit_breaker import CircuitBreaker
     from hermes_agent.models.routing.failover import Candidate
     from hermes_agent.models.speech import Speech
@@ -198,6 +199,16 @@ class ModelRegistry:
             )
         endpoint = Endpoint(name, model, service, url, ModelFacts(), silence)
         return Speech(endpoint, self._pool(own, service), self._sleep)
+
+    async def list_models(self, service: str) -> "tuple[ListedModel, ...] | None":
+        """The models that a service itself lists; None where it has no list."""
+        from hermes_agent.models.catalogue.listing import list_models
+
+        own, row, url = self._service(service)
+        silence = self._settings.silence_seconds
+        endpoint = Endpoint(own, "", row, url, ModelFacts(), silence)
+        found = self._sources(own, row)
+        return await list_models(endpoint, await found[0].credential() if found else Credential())
 
     def services(self) -> list[dict[str, Any]]:
         """Every service: wire format, number of known models, sources of keys, what is missing."""

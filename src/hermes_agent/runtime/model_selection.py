@@ -1,8 +1,7 @@
 """Switches a session's model, tests a model, and titles sessions."""
 
 import logging
-import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -12,25 +11,20 @@ from msgspec.structs import replace
 from hermes_agent.agent.budgets import limits
 from hermes_agent.agent.completions import Billed, Completions
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import HermesError, ModelError, NotFound, UsageError
+from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.jobs import JOBS
 from hermes_agent.core.messages import (
     EFFORTS,
-    Chunk,
-    Delta,
-    FailedAttemptUsage,
     Prompt,
     Reply,
     Request,
-    RetryEvent,
-    RoutingEvent,
-    Thinking,
     Usage,
     UserMessage,
 )
 from hermes_agent.core.protocols import Model
 from hermes_agent.core.records import Session
 from hermes_agent.host.context import RuntimeContext
+from hermes_agent.models.probe import QUESTION, ModelProbe, probe
 from hermes_agent.runtime.turns.scheduler import TurnScheduler
 
 log = logging.getLogger("hermes.models")
@@ -39,9 +33,6 @@ WARM_SECONDS = 300.0
 """How long services cache a conversation, at least."""
 WARM_TOKENS = 1_024
 """The smallest conversation that services cache."""
-
-TRY = Request(Prompt("Answer with one word."), (UserMessage("Say OK."),), max_output=256)
-
 
 TITLE_PROMPT = Prompt(
     "You give conversations a title of three to seven words, in their own language, that says what "
@@ -65,24 +56,6 @@ class ModelSwitch(Struct, frozen=True):
     switched: bool
     warning: str = ""
     """What the switch would cost; it needs confirmation."""
-
-
-class ModelProbe(Struct, frozen=True):
-    """A round trip to a model."""
-
-    model: str
-    ok: bool
-    text: str = ""
-    first_seconds: float | None = None
-    """Time to the first chunk."""
-    seconds: float = 0.0
-    usage: Usage = Usage()
-    cost: float | None = None
-    steps: tuple[str, ...] = ()
-    """Retries and reroutes."""
-    trouble: str = ""
-    error: str = ""
-    hint: str = ""
 
 
 @dataclass(eq=False, repr=False)
@@ -149,9 +122,9 @@ class ModelSelection:
                 await self._context.store.charge(part.model or name, "test", part.usage, part.cost)
 
         async with aclosing(
-            self._completions.budgeted_stream("test", model, TRY, accounts, pay)
+            self._completions.budgeted_stream("test", model, QUESTION, accounts, pay)
         ) as chunks:
-            return self._without_secrets(await _try(name, chunks))
+            return self._without_secrets(await probe(name, chunks))
 
     def _without_secrets(self, trial: ModelProbe) -> ModelProbe:
         return replace(
@@ -195,36 +168,6 @@ class ModelSelection:
         ) as chunks:
             async for _ in chunks:
                 pass
-
-
-async def _try(name: str, chunks: AsyncIterator[Chunk]) -> ModelProbe:
-    started = time.perf_counter()
-    first: float | None = None
-    steps: list[str] = []
-    used, spent = Usage(), 0.0
-    try:
-        async for chunk in chunks:
-            match chunk:
-                case Delta() | Thinking():
-                    first = first if first is not None else time.perf_counter() - started
-                case RetryEvent():
-                    steps.append(f"retried after {chunk.delay:.1f} s: {chunk.reason}")
-                case RoutingEvent():
-                    steps.append(f"{chunk.step}: {chunk.reason}")
-                case FailedAttemptUsage():
-                    used, spent = used + chunk.usage, spent + (chunk.cost or 0.0)
-                case Reply():
-                    return ModelProbe(
-                        chunk.model, True, chunk.text.strip(), first,
-                        time.perf_counter() - started, used + chunk.usage,
-                        None if chunk.cost is None else chunk.cost + spent, tuple(steps),
-                    )  # fmt: skip
-    except ModelError as error:
-        return ModelProbe(
-            name, False, "", first, time.perf_counter() - started, used, spent,
-            tuple(steps), error.kind, error.message, error.hint,
-        )  # fmt: skip
-    raise ModelError("broken_stream", f"{name} ended without a reply")
 
 
 def _title_request(asked: str, answered: str) -> Request:

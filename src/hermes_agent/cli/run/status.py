@@ -185,7 +185,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     lines += [
         f"pid        {status['pid']}",
         f"version    {status['version']}",
-        f"model      {status['model'] or 'none; `hermes model NAME` chooses one'}",
+        f"model      {status['model'] or 'none; `hermes setup` chooses one'}",
         f"policy     {status['policy']}",
         f"uptime     {span(status['uptime'])}",
         f"working on {working}",

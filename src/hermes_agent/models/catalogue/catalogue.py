@@ -113,6 +113,13 @@ def overlaid(below: ModelFacts, above: ModelFacts) -> ModelFacts:
     )
 
 
+def matching(names: Iterable[str], words: str) -> list[str]:
+    """The names that contain every word, best match and newest first."""
+    wanted = [_plain(word) for word in words.split()]
+    fitting = [name for name in names if all(word in _plain(name) for word in wanted)]
+    return sorted(fitting, key=lambda name: _place(name, wanted))
+
+
 class Catalogue:
     """Facts by name. The files are read on first use."""
 
@@ -152,11 +159,8 @@ class Catalogue:
     def search(self, words: str, *, service: str = "", limit: int = 50) -> list[CatalogueEntry]:
         """The models whose name contains every word, best match and newest first. Punctuation
         does not matter: `opus 4.5` finds `claude-opus-4-5`."""
-        wanted = [_plain(word) for word in words.split()]
         names = self.names(service) if service else tuple(self.models)
-        fitting = [name for name in names if all(word in _plain(name) for word in wanted)]
-        fitting.sort(key=lambda name: _place(name, wanted))
-        found = ((name, self.facts(name)) for name in fitting[:limit])
+        found = ((name, self.facts(name)) for name in matching(names, words)[:limit])
         return [CatalogueEntry(name, facts) for name, facts in found if facts is not None]
 
     def resolve(self, written: str) -> str:
@@ -165,9 +169,8 @@ class Catalogue:
         if not written:
             raise UsageError(
                 "no model is configured",
-                "`hermes model NAME` chooses one, `hermes model list` shows which there are; "
-                "`hermes config set model` and HERMES_MODEL=service/name do too; scripted/demo "
-                "needs no key",
+                "`hermes setup` finds your keys and servers and chooses one; `hermes model NAME` "
+                "and HERMES_MODEL=service/name choose it by name; scripted/demo needs no key",
             )
         service, slash, model = written.partition("/")
         if service in self._services:

@@ -90,7 +90,7 @@ def _without(lines: Sequence[str], variables: Sequence[str]) -> list[str]:
 
 
 def _write_lines(file: Path, lines: Sequence[str]) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     text = "".join(f"{line}\n" for line in lines)
     try:
         write_private(file, text.encode(errors="surrogateescape"))

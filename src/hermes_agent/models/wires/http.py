@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cache
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -68,18 +68,33 @@ class HttpConnection:
     def shown_url(self) -> str:
         return re.sub(r"//[^/@]*@", "//", self._url)
 
-    @asynccontextmanager
-    async def post(
+    def post(
         self, path: str, body: bytes, headers: Mapping[str, str], secrets: Sequence[str] = ()
-    ) -> AsyncIterator["HttpResponse"]:
+    ) -> AbstractAsyncContextManager["HttpResponse"]:
         """Send a request; whatever goes wrong below HTTP is a `ModelError`. No error that leaves
         here holds one of the `secrets`, not even one that the caller raises."""
+        return self._send("POST", path, body, headers, secrets)
+
+    def get(
+        self, path: str, headers: Mapping[str, str], secrets: Sequence[str] = ()
+    ) -> AbstractAsyncContextManager["HttpResponse"]:
+        return self._send("GET", path, None, headers, secrets)
+
+    @asynccontextmanager
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        secrets: Sequence[str],
+    ) -> AsyncIterator["HttpResponse"]:
         _load_httpx()
         import httpx
 
         try:
             async with self._open().stream(
-                "POST", self._url + path, content=body, headers=dict(headers)
+                method, self._url + path, content=body, headers=dict(headers)
             ) as response:
                 yield HttpResponse(self, response)
         except (httpx.HTTPError, httpx.InvalidURL) as error:

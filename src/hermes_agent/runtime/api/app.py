@@ -28,7 +28,7 @@ from hermes_agent.host.responses import body_of, guarded, reply
 from hermes_agent.incidents.routes import IncidentApi
 from hermes_agent.jobs.routes import JobApi
 from hermes_agent.learning.routes import LearningApi
-from hermes_agent.runtime.model_selection import ModelProbe
+from hermes_agent.models.probe import ModelProbe
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.services import Row
 

@@ -156,7 +156,7 @@ def _current(models: "ModelRegistry", settings: "Settings", options: argparse.Na
     lines = [
         table(("use", "model", "context", "$ in/out per M"), cells),
         f"reasoning effort: {effort or 'default of the model'}; catalogue of {date}",
-        *_variable_warning(),
+        *variable_warning(),
         *dict.fromkeys(_warning(row) for row in rows if row["trouble"]),
     ]
     document = {"models": rows, "reasoning_effort": effort, "catalogue": date}
@@ -173,7 +173,7 @@ def _warning(row: dict[str, Any]) -> str:
     return f"! {row['trouble']}" + (f"\nhint: {row['hint']}" if row["hint"] else "")
 
 
-def _variable_warning() -> list[str]:
+def variable_warning() -> list[str]:
     """Says where HERMES_MODEL overrides the setting: here, or in the runtime."""
     if os.environ.get("HERMES_MODEL"):
         return ["! HERMES_MODEL is set in this environment and overrides the setting"]
@@ -199,7 +199,7 @@ def _choose(models: "ModelRegistry", name: str, options: argparse.Namespace) -> 
     if name:
         chosen |= _checked(models, _resolved(models, name), options.yes)
         write_setting("model", json.dumps(chosen["model"]))
-        lines += [f"new sessions use {chosen['model']}", *_variable_warning()]
+        lines += [f"new sessions use {chosen['model']}", *variable_warning()]
     if options.effort:
         write_setting("models.reasoning_effort", json.dumps(options.effort))
         lines.append(f"default reasoning effort: {options.effort}")
