@@ -129,7 +129,7 @@ def commands() -> Iterator[Candidate]:
 def matching(word: str, candidates: Iterable[Candidate]) -> list[Candidate]:
     """Those that begin with the word, then those that have it elsewhere."""
     word = word.lower()
-    found = [one for one in candidates if word in one.text.lower()]
+    found = [one for one in candidates if word.removeprefix("/") in one.text.lower()]
     return sorted(found, key=lambda one: not one.text.lower().startswith(word))
 
 

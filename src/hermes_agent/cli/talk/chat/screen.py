@@ -4,7 +4,6 @@ status bar stay below."""
 import asyncio
 import contextlib
 import os
-import shutil
 import sys
 import threading
 import time
@@ -158,17 +157,19 @@ class Screen:
         ]
         return Layout(HSplit(rows), self._line_input.window)
 
-    @staticmethod
-    def _write(pieces: list[ViewPiece]) -> None:
-        _write(render(pieces, shutil.get_terminal_size().columns))
+    @property
+    def _columns(self) -> int:
+        return self._app.output.get_size().columns
 
-    @staticmethod
-    def _room() -> int:
-        return max(4, shutil.get_terminal_size().lines - RESERVED_ROWS)
+    def _write(self, pieces: list[ViewPiece]) -> None:
+        _write(render(pieces, self._columns))
+
+    def _room(self) -> int:
+        return max(4, self._app.output.get_size().rows - RESERVED_ROWS)
 
     def _live(self) -> StyleAndTextTuples:
         """The block that is being written, as it will be printed, and what runs or waits."""
-        pieces, width = self._view.unfinished(), shutil.get_terminal_size().columns
+        pieces, width = self._view.unfinished(), self._columns
         if self._rendered[0] != (pieces, width):
             text = render(pieces, width).rstrip("\n")
             self._rendered = ((pieces, width), to_formatted_text(ANSI(text)) if text else [])
@@ -207,8 +208,7 @@ class Screen:
         return "answer: " if question["purpose"] == "question" else consent_prompt(question)
 
     def _bar(self) -> StyleAndTextTuples:
-        width = shutil.get_terminal_size().columns
-        return [*status_line(self._view, self._talk, width, get_cwidth, time.monotonic())]
+        return [*status_line(self._view, self._talk, self._columns, get_cwidth, time.monotonic())]
 
     def _print(self, *pieces: ViewPiece) -> None:
         self._items.put_nowait((self._generation, list(pieces)))

@@ -102,7 +102,7 @@ def header(talk: ChatSession, settings: Settings | None) -> str:
     folder = str(session.get("workspace") or talk.opening.get("workspace") or os.getcwd())
     policy = session.get("policy") or talk.opening.get("policy") or (settings and settings.policy)
     facts = [
-        home_relative(folder, os.path.expanduser("~")),
+        short_folder(folder, os.path.expanduser("~")),
         _place(session.get("terminals") or talk.opening.get("terminals"), settings),
         f"policy {policy}" if policy else "",
         _budget(talk, session, settings),
@@ -122,9 +122,11 @@ def _session(talk: ChatSession) -> dict[str, Any]:
         return {}
 
 
-def home_relative(folder: str, home: str) -> str:
-    inside = folder == home or folder.startswith(home.rstrip("/") + "/")
-    return "~" + folder[len(home) :] if inside and home != "/" else folder
+def short_folder(folder: str, home: str, most: int = 48) -> str:
+    """`~/src/shop`; the end of a long one."""
+    if home != "/" and (folder + "/").startswith(home.rstrip("/") + "/"):
+        folder = "~" + folder[len(home.rstrip("/")) :]
+    return folder if len(folder) <= most else "…" + folder[1 - most :]
 
 
 def _place(names: Any, settings: Settings | None) -> str:
