@@ -27,7 +27,7 @@ _CLIPBOARDS = (
 CLIPBOARD_SECONDS = 5.0
 
 
-class Attachment(NamedTuple):
+class MentionedFile(NamedTuple):
     name: str
     """As written in the message."""
     path: str
@@ -37,7 +37,7 @@ def mention(path: str) -> str:
     return f'@"{path}"' if re.search(r"\s", path) else f"@{path}"
 
 
-def attachments(text: str, ignored: Collection[str] = ()) -> Iterator[Attachment]:
+def attachments(text: str, ignored: Collection[str] = ()) -> Iterator[MentionedFile]:
     """The files that a message mentions. Names that are no file are part of the text, as are those
     in `ignored`: pasted text must not attach what its author chose."""
     seen = set()
@@ -47,7 +47,7 @@ def attachments(text: str, ignored: Collection[str] = ()) -> Iterator[Attachment
             if os.path.isfile(path):
                 if name not in ignored and path not in seen:
                     seen.add(path)
-                    yield Attachment(name, path)
+                    yield MentionedFile(name, path)
                 break
 
 

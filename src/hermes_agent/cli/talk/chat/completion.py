@@ -25,7 +25,7 @@ KEEP_SECONDS = 10.0
 _MENTIONED = re.compile(r'(?<!\S)@("?)([^"\n]*)$')
 
 
-class Candidate(NamedTuple):
+class ChatCandidate(NamedTuple):
     text: str
     """What replaces the word being typed."""
     about: str = ""
@@ -36,8 +36,8 @@ class Candidate(NamedTuple):
 class ChatCompleter(Completer):
     def __init__(self, talk: ChatSession) -> None:
         self._talk = talk
-        self._kept: dict[str, tuple[float, list[Candidate]]] = {}
-        self._sources: dict[str, Callable[[str], Iterable[Candidate]]] = {
+        self._kept: dict[str, tuple[float, list[ChatCandidate]]] = {}
+        self._sources: dict[str, Callable[[str], Iterable[ChatCandidate]]] = {
             "model": self._models,
             "session": lambda _word: self._keep("sessions", self._sessions),
             "skill": lambda _word: self._keep("skills", self._skills),
@@ -54,7 +54,7 @@ class ChatCompleter(Completer):
                 one.text, -len(word), display=one.shown or one.text, display_meta=one.about
             )
 
-    def candidates(self, text: str) -> tuple[str, Iterable[Candidate]]:
+    def candidates(self, text: str) -> tuple[str, Iterable[ChatCandidate]]:
         """The word that is being typed, and what it may become."""
         name, space, rest = text.removeprefix("/").partition(" ")
         if text.startswith("/") and "\n" not in text and (not space or name in SLASHES):
@@ -70,17 +70,19 @@ class ChatCompleter(Completer):
                 )
         return "", ()
 
-    def _sources_of(self, command: str, word: str) -> Iterable[Candidate]:
+    def _sources_of(self, command: str, word: str) -> Iterable[ChatCandidate]:
         completes = SLASHES[command].completes
         if isinstance(completes, tuple):
-            return (Candidate(choice) for choice in completes)
+            return (ChatCandidate(choice) for choice in completes)
         if completes == "model" and " " in word:
             chosen = word.partition(" ")[0]
-            return (Candidate(f"{chosen} {level}", "reasoning effort") for level in EFFORT_LEVELS)
+            return (
+                ChatCandidate(f"{chosen} {level}", "reasoning effort") for level in EFFORT_LEVELS
+            )
         source = self._sources.get(completes)
         return source(word) if source else ()
 
-    def _keep(self, name: str, load: Callable[[], list[Candidate]]) -> list[Candidate]:
+    def _keep(self, name: str, load: Callable[[], list[ChatCandidate]]) -> list[ChatCandidate]:
         now = time.monotonic()
         since, found = self._kept.get(name, (-KEEP_SECONDS, []))
         if now - since >= KEEP_SECONDS:
@@ -91,19 +93,19 @@ class ChatCompleter(Completer):
             self._kept[name] = now, found
         return found
 
-    def _sessions(self) -> list[Candidate]:
+    def _sessions(self) -> list[ChatCandidate]:
         rows: list[dict[str, Any]] = self._talk.api.get("/v1/sessions?parent=", limit=200)
-        return [Candidate(row["name"] or row["id"], one_line(row["title"], 50)) for row in rows]
+        return [ChatCandidate(row["name"] or row["id"], one_line(row["title"], 50)) for row in rows]
 
-    def _skills(self) -> list[Candidate]:
+    def _skills(self) -> list[ChatCandidate]:
         rows: list[dict[str, Any]] = self._talk.api.get("/v1/skills")
-        return [Candidate(row["name"], one_line(row["description"], 60)) for row in rows]
+        return [ChatCandidate(row["name"], one_line(row["description"], 60)) for row in rows]
 
-    def _skill_commands(self) -> list[Candidate]:
+    def _skill_commands(self) -> list[ChatCandidate]:
         skills = self._keep("skills", self._skills)
-        return [Candidate(f"/{one.text}", f"skill: {one.about}") for one in skills]
+        return [ChatCandidate(f"/{one.text}", f"skill: {one.about}") for one in skills]
 
-    def _models(self, word: str) -> Iterator[Candidate]:
+    def _models(self, word: str) -> Iterator[ChatCandidate]:
         """The current service's models first, then those of the others."""
         from hermes_agent.models.catalogue.catalogue import Catalogue
 
@@ -118,22 +120,22 @@ class ChatCompleter(Completer):
             for entry in found:
                 if entry.name not in seen:
                     seen.add(entry.name)
-                    yield Candidate(entry.name, f"{entry.facts.context:,} tokens of context")
+                    yield ChatCandidate(entry.name, f"{entry.facts.context:,} tokens of context")
 
 
-def commands() -> Iterator[Candidate]:
+def commands() -> Iterator[ChatCandidate]:
     for name, slash in SLASHES.items():
-        yield Candidate(f"/{name}", slash.summary, slash.usage)
+        yield ChatCandidate(f"/{name}", slash.summary, slash.usage)
 
 
-def matching(word: str, candidates: Iterable[Candidate]) -> list[Candidate]:
+def matching(word: str, candidates: Iterable[ChatCandidate]) -> list[ChatCandidate]:
     """Those that begin with the word, then those that have it elsewhere."""
     word = word.lower()
     found = [one for one in candidates if word.removeprefix("/") in one.text.lower()]
     return sorted(found, key=lambda one: not one.text.lower().startswith(word))
 
 
-def paths(word: str) -> Iterator[Candidate]:
+def paths(word: str) -> Iterator[ChatCandidate]:
     """Files and folders that begin with the word; hidden ones only when asked for."""
     folder, name = os.path.split(word)
     try:
@@ -144,4 +146,4 @@ def paths(word: str) -> Iterator[Candidate]:
         hidden = entry.name.startswith(".") and not name.startswith(".")
         if not hidden and entry.name.lower().startswith(name.lower()) and entry.name.isprintable():
             ending = "/" if entry.is_dir() else ""
-            yield Candidate(os.path.join(folder, entry.name) + ending, "", entry.name + ending)
+            yield ChatCandidate(os.path.join(folder, entry.name) + ending, "", entry.name + ending)

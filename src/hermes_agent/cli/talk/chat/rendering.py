@@ -4,14 +4,13 @@ no backgrounds. Each meaning is repeated by a mark, a weight or an indent."""
 import io
 from collections.abc import Sequence
 
-from pygments.token import Comment, Keyword, Name, Number, Operator, String
 from rich.box import Box
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import CodeBlock, Heading, ListItem, Markdown, TableElement
 from rich.padding import Padding
 from rich.segment import Segment
 from rich.style import Style
-from rich.syntax import ANSISyntaxTheme, Syntax
+from rich.syntax import ANSI_DARK, ANSISyntaxTheme, Syntax
 from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
@@ -24,17 +23,17 @@ STYLES = {
 }  # fmt: skip
 MARKS = {"user": "> ", "warning": "! "}
 
+_CODE_STYLES = {
+    "Token.Comment": "dim italic", "Token.Keyword": "magenta", "Token.Keyword.Type": "cyan",
+    "Token.Operator.Word": "magenta", "Token.Name.Function": "bold blue",
+    "Token.Name.Class": "bold blue", "Token.Name.Tag": "magenta", "Token.Name.Attribute": "blue",
+    "Token.Literal.String": "green", "Token.Literal.Number": "cyan",
+}  # fmt: skip
 _CODE = ANSISyntaxTheme(
     {
-        Comment: Style(dim=True, italic=True),
-        Keyword: Style(color="magenta"),
-        Operator.Word: Style(color="magenta"),
-        Name.Function: Style(color="blue", bold=True),
-        Name.Class: Style(color="blue", bold=True),
-        Name.Tag: Style(color="magenta"),
-        Name.Attribute: Style(color="blue"),
-        String: Style(color="green"),
-        Number: Style(color="cyan"),
+        token: Style.parse(_CODE_STYLES[str(token)])
+        for token in ANSI_DARK
+        if str(token) in _CODE_STYLES
     }
 )
 _THEME = Theme(
