@@ -191,8 +191,9 @@ def test_an_old_session_is_taken_up_with_its_end_on_the_screen(
 ) -> None:
     hermes.ask("please write a file", "--name", "papers")
     chat = open_chat("--session", "papers")
-    shown = chat.shows("The file is **written**.")
-    assert "please write a file" in shown
+    shown = chat.shows("The file is written.")
+    assert "> please write a file" in shown
+    assert "session papers · " in shown
     chat.enter("hello")
     chat.shows("Good day to you.")
 

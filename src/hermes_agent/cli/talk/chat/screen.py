@@ -28,21 +28,17 @@ from prompt_toolkit.utils import get_cwidth
 
 from hermes_agent.cli.home import home_and_settings
 from hermes_agent.cli.output.events import consent_prompt, typed_answer
-from hermes_agent.cli.output.transcript import plain
 from hermes_agent.cli.talk.chat.attachments import expand
 from hermes_agent.cli.talk.chat.commands import is_slash, run_slash
 from hermes_agent.cli.talk.chat.input import MessageInput
 from hermes_agent.cli.talk.chat.rendering import render
 from hermes_agent.cli.talk.chat.session import ChatSession, SentMessage, listen, split_journal
 from hermes_agent.cli.talk.chat.status import bell, header, notice, status_line
-from hermes_agent.cli.talk.chat.view import ChatView, Event, ViewPiece, warning
+from hermes_agent.cli.talk.chat.view import ChatView, Event, ViewPiece, recap, warning
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.root import ChatSettings, Settings
 from hermes_agent.core.text.terminal import clean
 from hermes_agent.core.timeouts import awake
-
-RECAP = 6
-"""Lines of the past shown when a session is resumed."""
 
 LEAVE_SECONDS = 2.0
 """How long leaving waits for output that is not shown yet."""
@@ -52,9 +48,9 @@ RESERVED_ROWS = 8
 
 STYLE = Style.from_dict(
     {
-        "quiet": "dim", "status": "dim", "status.idle": "fg:ansigreen", "panel": "",
-        "status.working": "bold fg:ansicyan", "status.waiting": "bold fg:ansiyellow",
-        "status.problem": "bold fg:ansired", "prompt": "bold fg:ansicyan",
+        "quiet": "dim", "status": "dim", "state.idle": "fg:ansigreen", "panel": "",
+        "state.working": "bold fg:ansicyan", "status.waiting": "bold fg:ansiyellow",
+        "state.problem": "bold fg:ansired", "prompt": "bold fg:ansicyan",
         "completion-menu": "noinherit", "completion-menu.completion": "noinherit",
         "completion-menu.completion.current": "noinherit reverse",
         "completion-menu.meta.completion": "noinherit dim",
@@ -392,8 +388,8 @@ class Screen:
         def load() -> None:
             past, after = split_journal(self._talk.journal())
             cost = self._talk.session()["cost"]
-            for text in list(plain(past))[-RECAP:]:
-                self._say(ViewPiece("quiet", clean(text)))
+            for piece in recap(past):
+                self._say(piece)
             events = [one["event"] for one in past]
             self._loop.call_soon_threadsafe(self._view.resume, events)
             self._loop.call_soon_threadsafe(self._follow, after, cost)

@@ -69,11 +69,11 @@ def status_line(
     view: ChatView, talk: ChatSession, width: int, measure: Callable[[str], int], moment: float
 ) -> list[Part]:
     state = view.state
-    style = "class:status.problem" if view.has_problem else "class:status.waiting"
+    style = "class:state.problem" if view.has_problem else "class:status.waiting"
     if state == "idle":
-        style = "class:status.idle"
+        style = "class:state.idle"
     elif state.startswith("working"):
-        style = "class:status.working"
+        style = "class:state.working"
         state = f"{SPINNER[int(moment * 4) % len(SPINNER)]} {state}"
     model = one_line(talk.model, 40)
     parts = [

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from hermes_agent.cli.output.events import call_line, event_line, question_lines
 from hermes_agent.cli.output.formatting import count, one_line
-from hermes_agent.cli.output.transcript import tool_line
+from hermes_agent.cli.output.transcript import messages, tool_line
 from hermes_agent.core.text.terminal import clean
 
 TAIL_LINES = 4
@@ -23,6 +23,10 @@ GROUP = 3
 MOST_GROUPED = 30
 MOST_OUTPUTS = 30
 """Calls whose output can be folded out; `/show` knows all."""
+
+RECAP = 6
+"""Messages and calls that are shown again when a session is resumed."""
+_RECAPPED: dict[str, Literal["user", "markdown"]] = {"user": "user", "assistant": "markdown"}
 
 _LISTED = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s")
 
@@ -431,6 +435,20 @@ class ChatView:
     def _lost(self, event: Event) -> list[ViewPiece]:
         self._problem = "not connected"
         return [warning(event["text"])]
+
+
+def recap(past: list[dict[str, Any]]) -> list[ViewPiece]:
+    """The end of a journal: what was said and done last."""
+    pieces = []
+    for one in list(messages(past))[-RECAP:]:
+        match one["role"]:
+            case "user" | "assistant" as role:
+                pieces.append(ViewPiece(_RECAPPED[role], clean(one["text"])))
+            case "tool":
+                pieces.append(ViewPiece("quiet", clean(tool_line(one["call"], one))))
+            case _:
+                pieces.append(warning(one["text"]))
+    return pieces
 
 
 def _lines(event: Event) -> list[ViewPiece]:
