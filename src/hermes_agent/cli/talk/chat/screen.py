@@ -49,7 +49,7 @@ RESERVED_ROWS = 8
 STYLE = Style.from_dict(
     {
         "quiet": "dim", "status": "dim", "state.idle": "fg:ansigreen", "panel": "",
-        "state.working": "bold fg:ansicyan", "status.waiting": "bold fg:ansiyellow",
+        "state.working": "bold fg:ansicyan", "state.waiting": "bold fg:ansiyellow",
         "state.problem": "bold fg:ansired", "prompt": "bold fg:ansicyan",
         "completion-menu": "noinherit", "completion-menu.completion": "noinherit",
         "completion-menu.completion.current": "noinherit reverse",
@@ -94,7 +94,7 @@ class Screen:
         self._generation = 0
         self._interrupting = False
         self._items: asyncio.Queue[tuple[int, Event | list[ViewPiece]]] = asyncio.Queue()
-        self._lines: asyncio.Queue[str] = asyncio.Queue()
+        self._lines: asyncio.Queue[SentMessage] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
         self._line_input = MessageInput(talk, history, self._prompt, self._resend, self._warn)
         self._buffer = self._line_input.buffer
@@ -275,23 +275,21 @@ class Screen:
         if all(line.startswith("/") for line in lines):  # pasted at once
             self._print(ViewPiece("user", clean(text)))
             for line in lines:
-                self._lines.put_nowait(line)
+                self._lines.put_nowait(SentMessage(line, []))
             return
         try:
-            message, files = expand(text, ignored)
+            message = SentMessage(*expand(text, ignored))
         except HermesError as error:
             self._warn(str(error))
             self._buffer.text = text
             self._buffer.cursor_position = len(text)
             return
         self._print(ViewPiece("user", clean(text)))
-        self._talk.files += files
         self._lines.put_nowait(message)
 
     def _resend(self, message: SentMessage) -> None:
         self._print(ViewPiece("user", clean(message.text)))
-        self._talk.files += message.files
-        self._lines.put_nowait(message.text)
+        self._lines.put_nowait(message)
 
     def _warn(self, text: str) -> None:
         self._print(warning(text))
@@ -319,16 +317,16 @@ class Screen:
         if self._buffer.text:
             self._buffer.delete()
         else:
-            self._lines.put_nowait("/quit")  # after what was typed before
+            self._lines.put_nowait(SentMessage("/quit", []))  # after what was typed before
 
     # work
 
     async def _work_lines(self) -> None:
         """One after the other, so that messages keep their order."""
         while True:
-            line = await self._lines.get()
+            message = await self._lines.get()
             self._interrupting = False
-            await self._do(partial(self._line, line))
+            await self._do(partial(self._line, *message))
             if self._talk.leaving:
                 await self._leave()
                 return
@@ -347,8 +345,9 @@ class Screen:
         except HermesError as error:
             self._say(warning(str(error)))
 
-    def _line(self, line: str) -> None:
+    def _line(self, line: str, files: list[dict[str, str]]) -> None:
         talk = self._talk
+        talk.files += files
         before = talk.id
         if not is_slash(talk, line):
             self._loop.call_soon_threadsafe(self._view.sending)

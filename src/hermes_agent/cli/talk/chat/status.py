@@ -69,7 +69,7 @@ def status_line(
     view: ChatView, talk: ChatSession, width: int, measure: Callable[[str], int], moment: float
 ) -> list[Part]:
     state = view.state
-    style = "class:state.problem" if view.has_problem else "class:status.waiting"
+    style = "class:state.problem" if view.has_problem else "class:state.waiting"
     if state == "idle":
         style = "class:state.idle"
     elif state.startswith("working"):
