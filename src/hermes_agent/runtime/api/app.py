@@ -254,7 +254,7 @@ class LocalApi:
         keys = body_of(body, Interruption).withdraw if body else []
         withdrawn = await sessions.withdraw(session, keys)  # first, or the next turn takes them
         interrupted = await sessions.interrupt(session.id, "cli")
-        return reply({"interrupted": interrupted, "withdrawn": withdrawn})
+        return reply({"interrupted": interrupted, **({"withdrawn": withdrawn} if keys else {})})
 
     async def choose_model(self, request: Request) -> Response:
         session = await self._session(request)

@@ -48,7 +48,7 @@ RESERVED_ROWS = 8
 
 STYLE = Style.from_dict(
     {
-        "quiet": "dim", "status": "dim", "state.idle": "fg:ansigreen", "panel": "",
+        "quiet": "dim", "status": "dim", "state.idle": "fg:ansigreen",
         "state.working": "bold fg:ansicyan", "state.waiting": "bold fg:ansiyellow",
         "state.problem": "bold fg:ansired", "prompt": "bold fg:ansicyan",
         "completion-menu": "noinherit", "completion-menu.completion": "noinherit",

@@ -113,7 +113,7 @@ class ChatSession:
         """Stop the agent, but first take back those of our messages that are still queued."""
         ours: dict[str, object] = {"withdraw": [key for key in keys if key in self._sent]}
         done = self._ours(lambda path: self.api.post(f"{path}/interrupt", ours))
-        return [self._sent[key] for key in done["withdrawn"]]
+        return [self._sent[key] for key in done.get("withdrawn", ())]
 
     def answer(self, question: str, answer: str) -> None:
         body: dict[str, object] = {"answer": answer, "by": login_name()}
