@@ -125,7 +125,8 @@ def test_thoughts_are_one_quiet_line_that_goes_when_the_answer_comes() -> None:
     assert len(line) <= 80
     assert line.isprintable()
     view.apply({"kind": "text_arrived", "text": "Yes"})
-    assert view.live() == ["Yes"]
+    assert view.live() == []
+    assert [piece.text for piece in view.unfinished()] == ["Yes"]
     view.apply({"kind": "thought_arrived", "text": "hm"})
     view.apply({"kind": "text_voided", "reason": "cut"})
     assert view.live() == []

@@ -42,7 +42,7 @@ def test_a_conversation_is_streamed_and_rendered_once(hermes: Hermes, open_chat:
     chat = open_chat("--name", "talk")
     chat.enter("hello")
     shown = chat.shows("The last words.")
-    chat.shows("talk · ")
+    chat.shows("· talk")
     for words in ("> hello", "First bold words.", "• one", "• two", "code"):
         assert shown.count(words) == 1
     assert "**" not in shown
@@ -69,7 +69,12 @@ def test_control_c_stops_the_agent_and_then_leaves(shared: Hermes, open_chat: Op
     chat.shows("queued: and this too")
     chat.press("C-c")
     chat.shows("interrupted; what was done is kept")
-    chat.shows("The long work is over.")  # the queued message is the next turn's
+    chat.shows("queued: s sends it now, d drops it")
+    assert "The long work is over." not in chat.text()
+    chat.press("e")
+    chat.shows("> and this too", 2)
+    chat.enter(" later")
+    chat.shows("The long work is over.")
     chat.shows("idle")
     chat.press("C-c")
     chat.shows("again, or Ctrl-D, leaves")
@@ -122,6 +127,33 @@ def test_help_and_unknown_commands_and_tab(open_chat: Open) -> None:
     assert "Ctrl-C stops the agent" in shown
 
 
+def test_files_are_named_pasted_and_sent_and_output_folds_out(
+    hermes: Hermes, open_chat: Open
+) -> None:
+    (hermes.work / "notes.txt").write_text("buy milk\n")
+    (hermes.work / "my shot.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    chat = open_chat("--name", "talk")
+    chat.shows("/hermes/work · terminal local · policy sandbox · no spending limit")
+    chat.type("write a file like @no")
+    chat.shows(" notes.txt")
+    chat.press("Tab")
+    chat.shows("attached: notes.txt")
+    chat.paste(f"'{hermes.work}/my shot.png'")
+    chat.shows("attached: notes.txt, my shot.png")
+    chat.press("Enter")
+    chat.shows("The file is written.")
+    (said, *_) = hermes.json("sessions", "show", "talk")["messages"]
+    assert "notes.txt:\n```\nbuy milk\n```" in said["text"]
+    chat.press("C-o")
+    chat.shows("│ shown")
+    chat.press("C-o")
+    chat.enter("/show 1")
+    chat.shows("\nshown")
+    chat.paste("a line\nand @notes.txt")
+    shown = chat.shows("  and @notes.txt")
+    assert shown.count("attached: ") == 0
+
+
 def test_several_lines_are_one_message(hermes: Hermes, open_chat: Open) -> None:
     chat = open_chat("--name", "talk")
     chat.type("one")
@@ -159,8 +191,9 @@ def test_an_old_session_is_taken_up_with_its_end_on_the_screen(
 ) -> None:
     hermes.ask("please write a file", "--name", "papers")
     chat = open_chat("--session", "papers")
-    shown = chat.shows("The file is **written**.")
-    assert "please write a file" in shown
+    shown = chat.shows("The file is written.")
+    assert "> please write a file" in shown
+    assert "session papers · " in shown
     chat.enter("hello")
     chat.shows("Good day to you.")
 

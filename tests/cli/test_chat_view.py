@@ -5,7 +5,7 @@ from typing import Any
 
 from hermes_agent.cli.output.events import Printer, typed_answer
 from hermes_agent.cli.output.formatting import span
-from hermes_agent.cli.talk.chat.screen import render
+from hermes_agent.cli.talk.chat.rendering import render
 from hermes_agent.cli.talk.chat.view import Blocks, ChatView, ViewPiece
 
 
@@ -107,7 +107,7 @@ def test_a_running_command_shows_its_last_lines_and_then_one_line() -> None:
         {"kind": "call_finished", "effect": "e", "call_id": "1", "tool": "terminal",
          "text": text, "ok": True, "seconds": 3.0}
     )  # fmt: skip
-    assert piece == ViewPiece("quiet", "✓ $ make  3.0 s")
+    assert piece == ViewPiece("ok", "✓ $ make  3.0 s · 20 lines  [1]")
     assert shown.live() == []
 
 
@@ -184,3 +184,62 @@ def test_marks_say_what_colours_say() -> None:
 def test_spans_are_told_in_their_two_largest_units() -> None:
     told = [span(seconds) for seconds in (0, 59.9, 61, 3600, 90_061)]
     assert told == ["0 s", "59 s", "1 min 1 s", "1 h", "1 d 1 h"]
+
+
+def test_a_list_is_one_paragraph_until_other_text_comes() -> None:
+    whole = "Text:\n- a\n\n- b\n\n  more\n\n  ```\n  x\n\n  y\n  ```\n\nEnd.\n\n1. one\n\n# Head\n"
+    for size in (1, 3, 200):
+        blocks, found = Blocks(), []
+        for start in range(0, len(whole), size):
+            found += blocks.feed(whole[start : start + size])
+        assert found == [whole[: whole.index("End")], "End.\n\n", "1. one\n\n"]
+        assert blocks.rest == "# Head\n"
+
+
+def looked(shown: ChatView, number: int, tool: str = "read_file", ok: bool = True) -> list[str]:
+    """A call, judged and finished; what is printed."""
+    call, effect = {"id": str(number), "name": tool, "arguments": ""}, f"e{number}"
+    shown.apply({"kind": "call_made", "call": call})
+    shown.apply({"kind": "call_judged", "effect": effect, "tool": tool})
+    end = {"effect": effect, "call_id": str(number), "tool": tool, "ok": ok, "seconds": 0.1}
+    return [piece.text for piece in shown.apply({"kind": "call_finished", "text": "x", **end})]
+
+
+def test_many_looks_are_one_line_and_everything_else_is_a_line_of_its_own() -> None:
+    shown, _ = view()
+    assert [looked(shown, number) for number in (1, 2, 3)] == [[], [], []]
+    line = "✓ looked 3 times: read_file · read_file · read_file  0.3 s  [1-3]"
+    assert [piece.text for piece in shown.unfinished()] == [line]
+    assert looked(shown, 4, "write_file") == [line, "✓   write_file  0.1 s  [4]"]
+    looked(shown, 5)
+    failed = "✗   read_file  0.1 s  failed: x  [6]"
+    assert looked(shown, 6, ok=False) == ["✓   read_file  0.1 s  [5]", failed]
+    looked(shown, 7)
+    ended = [piece.text for piece in shown.apply(finished())]
+    assert ended == ["✓   read_file  0.1 s  [7]"]
+    assert shown.unfinished() == []
+    assert [text for _, text in shown.outputs()] == ["x"] * 7
+
+
+def test_context_and_cost_are_known_during_a_turn_and_after_a_resume() -> None:
+    asked = {"kind": "model_requested", "use": "main", "window": 1000}
+    reply = {**replied("yes"), "usage": {"input": 90, "output": 10}, "cost": 0.5}
+    shown, _ = view()
+    shown.cost = 1.0
+    shown.apply(asked)
+    shown.apply(reply)
+    assert (shown.context, shown.window, shown.spent, shown.cost) == (100, 1000, 1.5, 1.0)
+    shown.apply(finished(cost=0.5))
+    assert (shown.spent, shown.cost) == (1.5, 1.5)
+    again, _ = view()
+    again.resume([asked, reply, finished(cost=0.5)])
+    assert (again.context, again.window, again.spent) == (100, 1000, None)
+
+
+def test_a_message_that_was_taken_back_is_queued_no_more() -> None:
+    shown, _ = view("mine")
+    shown.apply({"kind": "turn_started", "turn": 1})
+    shown.apply({"kind": "message_queued", "key": "mine", "text": "also this"})
+    assert (shown.queue, shown.queued) == (1, ["mine"])
+    shown.apply({"kind": "message_withdrawn", "key": "mine"})
+    assert (shown.queue, shown.live()) == (0, [])

@@ -211,6 +211,10 @@ class Pane:
     def press(self, *keys: str) -> None:
         self._tmux("send-keys", *keys)
 
+    def paste(self, text: str) -> None:
+        """As a terminal does that marks what is pasted."""
+        self._tmux("set-buffer", text, ";", "paste-buffer", "-p")
+
     def enter(self, text: str) -> None:
         self.type(text)
         self.press("Enter")

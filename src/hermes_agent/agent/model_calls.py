@@ -272,6 +272,7 @@ class ModelCaller:
                 reservation.input or input,
                 reservation.dollars,
                 reservation.output or 0,
+                call.model.facts.context or 0,
             )
         )
 

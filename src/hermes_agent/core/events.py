@@ -52,6 +52,12 @@ class MessageQueued(BaseEvent, frozen=True, tag="message_queued"):
     text: str
 
 
+class MessageWithdrawn(BaseEvent, frozen=True, tag="message_withdrawn"):
+    """A queued message was taken back before a turn took it."""
+
+    key: str
+
+
 class RuntimeChanged(BaseEvent, frozen=True, tag="runtime_changed"):
     """The state of the whole runtime: well, degraded or stopping."""
 
@@ -60,8 +66,9 @@ class RuntimeChanged(BaseEvent, frozen=True, tag="runtime_changed"):
 
 
 TransientEvent = (
-    TextArrived | ThoughtArrived | TextVoided | OutputArrived | MessageQueued | RuntimeChanged
-)
+    TextArrived | ThoughtArrived | TextVoided | OutputArrived | MessageQueued | MessageWithdrawn
+    | RuntimeChanged
+)  # fmt: skip
 """The events that are streamed to listeners and not stored."""
 
 
@@ -146,6 +153,8 @@ class ModelRequested(BaseEvent, frozen=True, tag="model_requested"):
     """The most it can cost in dollars, if a budget depends on it."""
     output: int = 0
     """The most tokens the reply may have, if a budget depends on it."""
+    window: int = 0
+    """The tokens that the model's context holds, if known."""
 
 
 class ModelRetried(BaseEvent, frozen=True, tag="model_retried"):

@@ -199,6 +199,15 @@ class SessionService:
         self._context.note_activity()
         return await self._turns.interrupt(await self._context.store.session(session), by)
 
+    async def withdraw(self, session: Session, keys: Sequence[str]) -> list[str]:
+        """Take back queued messages; returns the keys of those that no turn has taken yet."""
+        cancel = self._context.store.cancel_message
+        withdrawn = [key for key in keys if await cancel(session.id, key)]
+        for key in withdrawn:
+            gone = ev.MessageWithdrawn(key)
+            self._context.bus.publish(ev.Recorded(session.id, 0, self._context.clock(), gone))
+        return withdrawn
+
     async def answer(self, id: str, answer: str, by: str, names: Sequence[str] = ()) -> None:
         self._context.note_activity()
         await self._turns.answer(id, answer, by, self._adopt, names)

@@ -315,6 +315,14 @@ class GatewaySettings(Struct, frozen=True, forbid_unknown_fields=True):
     OpenAI's API, as `openai/whisper-1`; empty passes them to the agent as files."""
 
 
+class ChatSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    notify: Literal["desktop", "bell", "off"] = "desktop"
+    """What `hermes chat` does when a question appears or a long turn ends: `desktop` rings the
+    terminal's bell and shows a notice where the terminal supports it, `bell` only rings."""
+    notify_after_seconds: Annotated[float, Meta(ge=0)] = 10.0
+    """How long a turn must take for its end to be announced."""
+
+
 class RuntimeSettings(Struct, frozen=True, forbid_unknown_fields=True):
     idle_seconds: Annotated[float, Meta(ge=0)] = 1800.0
     """Stop the runtime after it has been idle for this long; 0 means never."""
@@ -363,6 +371,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """How people reach the agent by chat and HTTP."""
     channels: dict[str, dict[str, Any]] = {}
     """Channels by name, each with its own settings: `hermes gateway setup`."""
+    chat: ChatSettings = ChatSettings()
+    """The conversation in the terminal."""
     runtime: RuntimeSettings = RuntimeSettings()
     """The background process."""
 

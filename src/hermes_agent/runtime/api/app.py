@@ -82,6 +82,11 @@ class NewChoice(msgspec.Struct, forbid_unknown_fields=True):
     by: str = "cli"
 
 
+class Interruption(msgspec.Struct, forbid_unknown_fields=True):
+    withdraw: list[str] = []
+    """Keys of queued messages to take back before the turn is stopped."""
+
+
 class NewTrial(msgspec.Struct, forbid_unknown_fields=True):
     model: str = ""
     ask: bool = True
@@ -245,7 +250,11 @@ class LocalApi:
 
     async def interrupt(self, request: Request) -> Response:
         session = await self._session(request)
-        return reply({"interrupted": await self._runtime.sessions.interrupt(session.id, "cli")})
+        sessions, body = self._runtime.sessions, await request.body()
+        keys = body_of(body, Interruption).withdraw if body else []
+        withdrawn = await sessions.withdraw(session, keys)  # first, or the next turn takes them
+        interrupted = await sessions.interrupt(session.id, "cli")
+        return reply({"interrupted": interrupted, **({"withdrawn": withdrawn} if keys else {})})
 
     async def choose_model(self, request: Request) -> Response:
         session = await self._session(request)

@@ -14,6 +14,7 @@ from hermes_agent.cli.decide.parked import DECISIONS, decide, parked_text
 from hermes_agent.cli.output.events import token_counts, with_effort
 from hermes_agent.cli.output.formatting import dollars
 from hermes_agent.cli.output.sessions import export, found_text, sessions_text
+from hermes_agent.cli.output.transcript import messages, tool_line
 from hermes_agent.cli.run.status import current_status, status_lines
 from hermes_agent.cli.talk.chat.session import ChatSession
 from hermes_agent.core.chat_commands import ABOUT
@@ -24,6 +25,8 @@ class SlashCommand(NamedTuple):
     run: Callable[[ChatSession, str], str]
     usage: str
     summary: str
+    completes: str | tuple[str, ...] = ""
+    """What its argument is: `model`, `session`, `skill`, `file`, or its choices."""
 
 
 def is_slash(talk: ChatSession, line: str) -> bool:
@@ -61,6 +64,8 @@ def _help(_talk: ChatSession, _words: str) -> str:
         "",
         "/skill-name ARGUMENTS  opens a skill; `hermes skills list` shows them",
         "Alt+Enter, or a backslash at the end, starts a new line",
+        "@PATH in a message attaches a file; paste or drop an image, or press Ctrl-V",
+        "Ctrl-O shows the output of tools, Ctrl-R searches what you typed, Ctrl-X Ctrl-E edits",
         "Ctrl-C stops the agent, a second Ctrl-C or Ctrl-D leaves",
     ]
     return "\n".join(lines)
@@ -178,6 +183,21 @@ def _file(talk: ChatSession, words: str) -> str:
     return f"attached to your next message: {talk.files[-1]['name']} ({talk.files[-1]['type']})"
 
 
+def _show(talk: ChatSession, words: str) -> str:
+    calls = [one for one in messages(talk.journal()) if one["role"] == "tool"] if talk.id else []
+    if not calls:
+        raise UsageError("no tool was called yet")
+    if words and not (words.isdecimal() and 0 < int(words) <= len(calls)):
+        raise UsageError(f"no tool call {words!r}", f"they are numbered from 1 to {len(calls)}")
+    number = int(words or len(calls))
+    call = calls[number - 1]
+    return f"{tool_line(call['call'], call)}  [{number}]\n{call['text']}"
+
+
+def _edit(_talk: ChatSession, _words: str) -> str:
+    raise UsageError("the plain chat has no editor", "write the message in lines that end in \\")
+
+
 def _export(talk: ChatSession, words: str) -> str:
     if not talk.id:
         return "nothing to export yet"
@@ -203,16 +223,20 @@ SLASHES = {
     "status": SlashCommand(_status, "/status", ABOUT["status"]),
     "new": SlashCommand(_new, "/new", ABOUT["new"]),
     "sessions": SlashCommand(_sessions, "/sessions", ABOUT["sessions"]),
-    "resume": SlashCommand(_resume, "/resume ID", ABOUT["resume"]),
+    "resume": SlashCommand(_resume, "/resume ID", ABOUT["resume"], "session"),
     "name": SlashCommand(_name, "/name NAME", "name this session"),
     "search": SlashCommand(_search, "/search WORDS", "search all sessions"),
-    "parked": SlashCommand(_parked, "/parked [retry|skip|it-happened ID]", ABOUT["parked"]),
-    "approvals": SlashCommand(_approvals, "/approvals [ID yes|no|TEXT]", ABOUT["approvals"]),
-    "model": SlashCommand(_model, "/model [NAME] [EFFORT]", ABOUT["model"]),
-    "file": SlashCommand(
-        _file, "/file [PATH|none]", "attach an image or a PDF to your next message"
+    "parked": SlashCommand(
+        _parked, "/parked [retry|skip|it-happened ID]", ABOUT["parked"], tuple(DECISIONS)
     ),
+    "approvals": SlashCommand(_approvals, "/approvals [ID yes|no|TEXT]", ABOUT["approvals"]),
+    "model": SlashCommand(_model, "/model [NAME] [EFFORT]", ABOUT["model"], "model"),
+    "file": SlashCommand(
+        _file, "/file [PATH|none]", "attach an image or a PDF to your next message", "file"
+    ),
+    "show": SlashCommand(_show, "/show [N]", "the whole output of a tool call, or of the last one"),
+    "edit": SlashCommand(_edit, "/edit", "write your message in $EDITOR"),
     "cost": SlashCommand(_cost, "/cost", ABOUT["cost"]),
-    "export": SlashCommand(_export, "/export [FILE]", "write this session as Markdown"),
+    "export": SlashCommand(_export, "/export [FILE]", "write this session as Markdown", "file"),
     "quit": SlashCommand(_quit, "/quit", "leave; the agent keeps working"),
 }

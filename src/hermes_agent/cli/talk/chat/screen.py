@@ -3,23 +3,19 @@ status bar stay below."""
 
 import asyncio
 import contextlib
-import io
 import os
-import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from prompt_toolkit.application import Application, run_in_terminal
-from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
 from prompt_toolkit.layout import (
-    BufferControl,
     ConditionalContainer,
     Dimension,
     FormattedTextControl,
@@ -27,45 +23,68 @@ from prompt_toolkit.layout import (
     Layout,
     Window,
 )
-from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.styles import Style
-from rich.console import Console
-from rich.markdown import Markdown
-from rich.text import Text
+from prompt_toolkit.utils import get_cwidth
 
+from hermes_agent.cli.home import home_and_settings
 from hermes_agent.cli.output.events import consent_prompt, typed_answer
-from hermes_agent.cli.output.formatting import dollars, one_line
-from hermes_agent.cli.output.transcript import plain
-from hermes_agent.cli.talk.chat.commands import SLASHES, is_slash, run_slash
-from hermes_agent.cli.talk.chat.session import ChatSession, listen, split_journal
-from hermes_agent.cli.talk.chat.view import ChatView, Event, ViewPiece, warning
+from hermes_agent.cli.talk.chat.attachments import expand
+from hermes_agent.cli.talk.chat.commands import is_slash, run_slash
+from hermes_agent.cli.talk.chat.input import MessageInput
+from hermes_agent.cli.talk.chat.rendering import render
+from hermes_agent.cli.talk.chat.session import ChatSession, SentMessage, listen, split_journal
+from hermes_agent.cli.talk.chat.status import bell, header, notice, status_line
+from hermes_agent.cli.talk.chat.view import ChatView, Event, ViewPiece, recap, warning
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.settings.root import ChatSettings, Settings
 from hermes_agent.core.text.terminal import clean
 from hermes_agent.core.timeouts import awake
-
-RECAP = 6
-"""Lines of the past shown when a session is resumed."""
 
 LEAVE_SECONDS = 2.0
 """How long leaving waits for output that is not shown yet."""
 
-STYLES = {"quiet": "dim", "user": "bold", "warning": "yellow", "plain": ""}
-MARKS = {"user": "> ", "warning": "! "}
+RESERVED_ROWS = 8
+"""Rows that the changing part leaves to what was printed before, the input and the status."""
+
+STYLE = Style.from_dict(
+    {
+        "quiet": "dim", "status": "dim", "state.idle": "fg:ansigreen",
+        "state.working": "bold fg:ansicyan", "state.waiting": "bold fg:ansiyellow",
+        "state.problem": "bold fg:ansired", "prompt": "bold fg:ansicyan",
+        "completion-menu": "noinherit", "completion-menu.completion": "noinherit",
+        "completion-menu.completion.current": "noinherit reverse",
+        "completion-menu.meta.completion": "noinherit dim",
+        "completion-menu.meta.completion.current": "noinherit reverse",
+        "scrollbar.background": "noinherit", "scrollbar.button": "noinherit reverse",
+    }
+)  # fmt: skip
+"""Only the terminal's own colours, and no backgrounds: its theme decides."""
+
+BEGIN_UPDATE, END_UPDATE = "\x1b[?2026h", "\x1b[?2026l"
+"""What is sent in between appears at once, where the terminal knows it; else they do nothing."""
 
 
-def render(pieces: Sequence[ViewPiece], width: int) -> str:
-    """Pieces with colours, whose meaning the marks repeat."""
-    console = Console(file=io.StringIO(), force_terminal=True, width=width, highlight=False)
-    for piece in pieces:
-        if piece.kind in ("markdown", "user"):
-            console.print()
-        if piece.kind == "markdown":
-            console.print(Markdown(piece.text, code_theme="ansi_dark"))
-        else:
-            text = MARKS.get(piece.kind, "") + piece.text.rstrip("\n")
-            console.print(Text(text, STYLES[piece.kind]))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+class ResizableApplication(Application[None]):
+    """Erases itself completely when the terminal gets narrower and wraps what it had drawn."""
+
+    def _on_resize(self) -> None:
+        self._erase_wrapped()
+        super()._on_resize()
+
+    def _redraw(self, render_as_done: bool = False) -> None:
+        self._erase_wrapped()  # it may be drawn before the signal arrives
+        super()._redraw(render_as_done)
+
+    def _erase_wrapped(self) -> None:
+        renderer, columns = self.renderer, self.output.get_size().columns
+        drawn, size = renderer.last_rendered_screen, renderer._last_size
+        if drawn is None or size is None or columns >= size.columns or not _reflows(os.environ):
+            return
+        cursor = renderer._cursor_pos
+        rows = [drawn.data_buffer[row] for row in range(cursor.y)]
+        ends = [max((x for x in row if row[x].char != " "), default=0) for row in rows]
+        self.output.cursor_up(sum(end // columns for end in (*ends, cursor.x)))
+        renderer.erase(leave_alternate_screen=False)
 
 
 class Screen:
@@ -75,14 +94,20 @@ class Screen:
         self._generation = 0
         self._interrupting = False
         self._items: asyncio.Queue[tuple[int, Event | list[ViewPiece]]] = asyncio.Queue()
-        self._lines: asyncio.Queue[str] = asyncio.Queue()
+        self._lines: asyncio.Queue[SentMessage] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._buffer = Buffer(history=_history(history), multiline=True)
-        self._app: Application[None] = Application(
+        self._line_input = MessageInput(talk, history, self._prompt, self._resend, self._warn)
+        self._buffer = self._line_input.buffer
+        self._settings = _settings()
+        self._panel_top: int | None = None
+        """The first line shown of the output panel; None until it was drawn."""
+        self._open = False
+        self._rendered: tuple[object, StyleAndTextTuples] = (None, [])
+        self._app = ResizableApplication(
             layout=self._layout(),
-            key_bindings=self._keys(),
-            style=Style.from_dict({"live": "", "bar": "reverse"}),
-            refresh_interval=0.5,
+            key_bindings=merge_key_bindings([self._keys(), self._line_input.keys()]),
+            style=STYLE,
+            refresh_interval=0.25,
             min_redraw_interval=0.03,
             erase_when_done=True,
         )
@@ -95,7 +120,7 @@ class Screen:
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._print(ViewPiece("quiet", f"Hermes with {self._talk.model}. /help lists the commands"))
+        self._write([ViewPiece("header", header(self._talk, self._settings))])
 
         def begin() -> None:
             self._app.create_background_task(self._show_items())
@@ -109,21 +134,68 @@ class Screen:
     # output
 
     def _layout(self) -> Layout:
+        def height() -> Dimension:
+            return Dimension(max=self._room())
+
         live = Window(
-            FormattedTextControl(lambda: "\n".join(self._view.live())),
-            style="class:live",
+            FormattedTextControl(self._live),
             wrap_lines=True,
             dont_extend_height=True,
-            height=Dimension(max=16),
+            height=height,
         )
-        typed = Window(
-            BufferControl(self._buffer, input_processors=[BeforeInput(self._prompt)]),
-            wrap_lines=True,
-            dont_extend_height=True,
-        )
-        bar = Window(FormattedTextControl(self._bar), style="class:bar", height=1)
-        shown = Condition(lambda: bool(self._view.live()))
-        return Layout(HSplit([ConditionalContainer(live, shown), typed, bar]), typed)
+        panel = Window(FormattedTextControl(self._panel), dont_extend_height=True, height=height)
+        bar = Window(FormattedTextControl(self._bar), height=1)
+        rows = [
+            ConditionalContainer(live, Condition(lambda: bool(self._live()) and not self._open)),
+            ConditionalContainer(panel, Condition(lambda: self._open)),
+            self._line_input.container(),
+            bar,
+        ]
+        return Layout(HSplit(rows), self._line_input.window)
+
+    @property
+    def _columns(self) -> int:
+        return self._app.output.get_size().columns
+
+    def _write(self, pieces: list[ViewPiece]) -> None:
+        _write(render(pieces, self._columns))
+
+    def _room(self) -> int:
+        return max(4, self._app.output.get_size().rows - RESERVED_ROWS)
+
+    def _live(self) -> StyleAndTextTuples:
+        """The block that is being written, as it will be printed, and what runs or waits."""
+        pieces, width = self._view.unfinished(), self._columns
+        if self._rendered[0] != (pieces, width):
+            text = render(pieces, width).rstrip("\n")
+            self._rendered = ((pieces, width), to_formatted_text(ANSI(text)) if text else [])
+        lines = self._view.live()
+        shown = _last_lines(self._rendered[1], max(3, self._room() - len(lines)))
+        for line in lines:
+            quiet = line.startswith(("thinking ", "  │ ", "queued: "))
+            shown.append(("class:quiet" if quiet else "", ("\n" if shown else "") + line))
+        return shown
+
+    def _panel(self) -> StyleAndTextTuples:
+        """The output of the last calls, which Ctrl-O folds out; it opens at the last one."""
+        lines: StyleAndTextTuples = []
+        for title, text in self._view.outputs() or [("no tool was called yet", "")]:
+            last = len(lines)
+            lines.append(("bold", title + "\n"))
+            body = text.rstrip("\n").split("\n") if text else []
+            lines += [("", f"│ {line.expandtabs()}\n") for line in body]
+        rows = self._room() - 1
+        wanted = last if self._panel_top is None else self._panel_top
+        self._panel_top = first = min(max(0, wanted), max(0, len(lines) - rows))
+        shown = lines[first : first + rows]
+        where = f"lines {first + 1}-{first + len(shown)} of {len(lines)}"
+        return [*shown, ("class:quiet", f"{where} · PgUp and PgDn scroll · Ctrl-O closes")]
+
+    def _fold(self, _event: KeyPressEvent) -> None:
+        self._open, self._panel_top = not self._open, None
+
+    def _scroll(self, pages: int) -> None:
+        self._panel_top = (self._panel_top or 0) + pages * (self._room() - 2)
 
     def _prompt(self) -> str:
         question = self._view.question
@@ -131,12 +203,8 @@ class Screen:
             return "> "
         return "answer: " if question["purpose"] == "question" else consent_prompt(question)
 
-    def _bar(self) -> str:
-        talk = self._talk
-        session = talk.name or talk.id or "new session"
-        model = one_line(talk.model, 40)
-        parts = [session, self._view.state, dollars(self._view.cost), model]
-        return " " + " · ".join(part for part in parts if part != "-")
+    def _bar(self) -> StyleAndTextTuples:
+        return [*status_line(self._view, self._talk, self._columns, get_cwidth, time.monotonic())]
 
     def _print(self, *pieces: ViewPiece) -> None:
         self._items.put_nowait((self._generation, list(pieces)))
@@ -148,13 +216,21 @@ class Screen:
             if isinstance(item, list):
                 pieces = item
             elif generation == self._generation:
+                elapsed = time.monotonic() - (self._view.since or time.monotonic())
                 pieces = self._view.apply(item)
                 self._interrupting = self._interrupting and item["kind"] != "turn_finished"
+                self._announce(item, elapsed)
             if pieces:
-                text = render(pieces, shutil.get_terminal_size().columns)
-                await run_in_terminal(partial(_write, text))
+                _write(BEGIN_UPDATE)
+                await run_in_terminal(partial(self._write, pieces))
+                _write(END_UPDATE)
             self._items.task_done()
             self._app.invalidate()
+
+    def _announce(self, event: Event, elapsed: float) -> None:
+        chosen = self._settings.chat if self._settings else ChatSettings()
+        if text := notice(event, elapsed, chosen):
+            _write(bell(text, chosen.notify, os.environ))
 
     # input
 
@@ -163,11 +239,14 @@ class Screen:
         for combination, act in (
             (("enter",), self._enter),
             (("escape", "enter"), lambda _event: self._buffer.insert_text("\n")),
-            (("tab",), self._complete),
             (("c-c",), self._control_c),
             (("c-d",), self._control_d),
+            (("c-o",), self._fold),
         ):
-            keys.add(*combination)(act)
+            keys.add(*combination, filter=self._line_input.focused)(act)
+        panel = Condition(lambda: self._open)
+        keys.add("pageup", filter=panel)(lambda _event: self._scroll(-1))
+        keys.add("pagedown", filter=panel)(lambda _event: self._scroll(1))
         return keys
 
     def _enter(self, _event: KeyPressEvent) -> None:
@@ -182,29 +261,43 @@ class Screen:
                 buffer.reset()
                 self._start(self._do(lambda: self._talk.answer(question["id"], answer)))
             elif typed:
-                self._submit(typed)
+                self._submit()
                 self._print(ViewPiece("quiet", "queued; the question is still open: y or n"))
         elif typed:
-            self._submit(typed)
+            self._submit()
 
-    def _submit(self, text: str) -> None:
-        self._buffer.append_to_history()
-        self._buffer.reset()
-        self._print(ViewPiece("user", clean(text)))
+    def _submit(self) -> None:
+        text, ignored = self._line_input.take()
+        if text == "/edit":
+            self._line_input.edit()
+            return
         lines = text.splitlines()
         if all(line.startswith("/") for line in lines):  # pasted at once
+            self._print(ViewPiece("user", clean(text)))
             for line in lines:
-                self._lines.put_nowait(line)
-        else:
-            self._lines.put_nowait(text)
+                self._lines.put_nowait(SentMessage(line, []))
+            return
+        try:
+            message = SentMessage(*expand(text, ignored))
+        except HermesError as error:
+            self._warn(str(error))
+            self._buffer.text = text
+            self._buffer.cursor_position = len(text)
+            return
+        self._print(ViewPiece("user", clean(text)))
+        self._lines.put_nowait(message)
 
-    def _complete(self, _event: KeyPressEvent) -> None:
-        typed = self._buffer.text
-        fitting = [name for name in SLASHES if typed and f"/{name}".startswith(typed)]
-        if len(fitting) == 1:
-            self._buffer.insert_text(f"/{fitting[0]}"[len(typed) :] + " ")
-        elif fitting:
-            self._print(ViewPiece("quiet", " ".join(f"/{name}" for name in fitting)))
+    def _resend(self, message: SentMessage) -> None:
+        self._print(ViewPiece("user", clean(message.text)))
+        self._lines.put_nowait(message)
+
+    def _warn(self, text: str) -> None:
+        self._print(warning(text))
+
+    def _take_back(self) -> None:
+        """Stop the agent. Messages that were queued do not start the next turn by themselves."""
+        held = self._talk.take_back(self._view.queued)
+        self._loop.call_soon_threadsafe(self._line_input.held.extend, held)
 
     def _control_c(self, _event: KeyPressEvent) -> None:
         if self._interrupting:
@@ -212,7 +305,8 @@ class Screen:
         elif self._view.since is not None:
             self._interrupting = True
             self._print(ViewPiece("quiet", "stopping; Ctrl-C again leaves"))
-            self._start(self._do(self._talk.interrupt))
+            queued = self._talk.id and self._view.queue
+            self._start(self._do(self._take_back if queued else self._talk.interrupt))
         elif self._buffer.text:
             self._buffer.reset()
         else:
@@ -223,16 +317,16 @@ class Screen:
         if self._buffer.text:
             self._buffer.delete()
         else:
-            self._lines.put_nowait("/quit")  # after what was typed before
+            self._lines.put_nowait(SentMessage("/quit", []))  # after what was typed before
 
     # work
 
     async def _work_lines(self) -> None:
         """One after the other, so that messages keep their order."""
         while True:
-            line = await self._lines.get()
+            message = await self._lines.get()
             self._interrupting = False
-            await self._do(partial(self._line, line))
+            await self._do(partial(self._line, *message))
             if self._talk.leaving:
                 await self._leave()
                 return
@@ -251,8 +345,9 @@ class Screen:
         except HermesError as error:
             self._say(warning(str(error)))
 
-    def _line(self, line: str) -> None:
+    def _line(self, line: str, files: list[dict[str, str]]) -> None:
         talk = self._talk
+        talk.files += files
         before = talk.id
         if not is_slash(talk, line):
             self._loop.call_soon_threadsafe(self._view.sending)
@@ -292,8 +387,10 @@ class Screen:
         def load() -> None:
             past, after = split_journal(self._talk.journal())
             cost = self._talk.session()["cost"]
-            for text in list(plain(past))[-RECAP:]:
-                self._say(ViewPiece("quiet", clean(text)))
+            for piece in recap(past):
+                self._say(piece)
+            events = [one["event"] for one in past]
+            self._loop.call_soon_threadsafe(self._view.resume, events)
             self._loop.call_soon_threadsafe(self._follow, after, cost)
 
         await self._do(load)
@@ -321,12 +418,28 @@ class Screen:
                 put({"kind": "lost", "text": str(error)})
 
 
-def _history(path: str) -> History:
+def _last_lines(shown: StyleAndTextTuples, most: int) -> StyleAndTextTuples:
+    """The end of formatted text."""
+    left = most
+    for place in reversed(range(len(shown))):
+        style, text = shown[place][:2]
+        left -= text.count("\n")
+        if left <= 0:
+            lines = text.split("\n")
+            return [(style, "\n".join(lines[len(lines) - 1 + left :])), *shown[place + 1 :]]
+    return [*shown]
+
+
+def _reflows(environ: Mapping[str, str]) -> bool:
+    """Whether the terminal wraps its lines anew when its width changes. Few do not."""
+    return "TMUX" in environ or not ("XTERM_VERSION" in environ or "STY" in environ)
+
+
+def _settings() -> Settings | None:
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    except OSError:
-        return InMemoryHistory()
-    return FileHistory(path)
+        return home_and_settings()[1]
+    except HermesError:
+        return None  # the runtime says what is wrong with them
 
 
 def _write(text: str) -> None:

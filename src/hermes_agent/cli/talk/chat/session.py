@@ -2,8 +2,8 @@
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone, login_name, quoted, session_path
 from hermes_agent.cli.client.follower import TRIES, keeps_dying, send, start_again
@@ -13,6 +13,11 @@ POLL_SECONDS = 0.3
 """How often a chat checks whether a stopped runtime is back."""
 
 Event = dict[str, Any]
+
+
+class SentMessage(NamedTuple):
+    text: str
+    files: list[dict[str, str]]
 
 
 class ChatSession:
@@ -29,9 +34,10 @@ class ChatSession:
         self.name = ""
         self.model = str(opening.get("model") or "")
         self.leaving = False
-        self._opening = opening
+        self.opening = opening
+        """What a new session is opened with."""
         self._interactive = interactive
-        self._keys: set[str] = set()
+        self._sent: dict[str, SentMessage] = {}
         self.files: list[dict[str, str]] = []
         """Attached to the next message."""
         if session is not None:
@@ -42,17 +48,17 @@ class ChatSession:
 
     def detach_session(self) -> None:
         """The next message opens a new session."""
-        self._opening = {**self._opening, "name": ""}
+        self.opening = {**self.opening, "name": ""}
         self.id = self.name = ""
 
     def owns(self, key: str) -> bool:
-        return key in self._keys
+        return key in self._sent
 
     def say(self, text: str) -> dict[str, Any]:
         """Submit a message; what `send` returns."""
         key = uuid.uuid4().hex
-        self._keys.add(key)
-        where = {"session": self.id} if self.id else self._opening
+        self._sent[key] = SentMessage(text, self.files)
+        where = {"session": self.id} if self.id else self.opening
         message = {**where, "text": text, "key": key, "interactive": self._interactive}
         if self.files:
             message["files"] = self.files
@@ -78,7 +84,7 @@ class ChatSession:
             self.name = name
         else:
             check_free(self.api, name)
-            self._opening = {**self._opening, "name": name}
+            self.opening = {**self.opening, "name": name}
 
     def choose_model(self, name: str, effort: str, anyway: bool) -> dict[str, Any]:
         """Switch this session to another model."""
@@ -90,18 +96,24 @@ class ChatSession:
 
     def open_with(self, name: str, effort: str) -> None:
         """Open the next session with this model."""
-        self._opening = {**self._opening, "model": name, "effort": effort}
+        self.opening = {**self.opening, "model": name, "effort": effort}
         self.model = name
 
     @property
     def effort(self) -> str:
         """The reasoning effort of the next session."""
-        return str(self._opening.get("effort") or "")
+        return str(self.opening.get("effort") or "")
 
     def interrupt(self) -> bool:
         if not self.id:
             return False
         return bool(self._ours(lambda path: self.api.post(f"{path}/interrupt"))["interrupted"])
+
+    def take_back(self, keys: Iterable[str]) -> list[SentMessage]:
+        """Stop the agent, but first take back those of our messages that are still queued."""
+        ours: dict[str, object] = {"withdraw": [key for key in keys if key in self._sent]}
+        done = self._ours(lambda path: self.api.post(f"{path}/interrupt", ours))
+        return [self._sent[key] for key in done.get("withdrawn", ())]
 
     def answer(self, question: str, answer: str) -> None:
         body: dict[str, object] = {"answer": answer, "by": login_name()}

@@ -1,31 +1,59 @@
 """What a chat shows: events become pieces that are printed once, and a live part that changes."""
 
+import re
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from hermes_agent.cli.output.events import call_line, event_line, question_lines
-from hermes_agent.cli.output.formatting import one_line
-from hermes_agent.cli.output.transcript import tool_line
+from hermes_agent.cli.output.formatting import count, one_line
+from hermes_agent.cli.output.transcript import messages, tool_line
 from hermes_agent.core.text.terminal import clean
 
-TEXT_LINES = 8
-"""Lines shown of a paragraph that is still arriving."""
 TAIL_LINES = 4
 """Lines shown of a running command's output."""
 TAIL_CHARS = 4_000
 THOUGHT_CHARS = 60
 """Characters shown of the model's thinking."""
 
+LOOKS = frozenset(("read_file", "search_files", "read_on", "web_search", "web_fetch", "recall"))
+"""Tools that only look. So do commands that ran where they could not write."""
+GROUP = 3
+"""So many looks in a row become one line."""
+MOST_GROUPED = 30
+MOST_OUTPUTS = 30
+"""Calls whose output can be folded out; `/show` knows all."""
+
+RECAP = 6
+"""Messages and calls that are shown again when a session is resumed."""
+_RECAPPED: dict[str, Literal["user", "markdown"]] = {"user": "user", "assistant": "markdown"}
+
+_LISTED = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s")
+
 Event = dict[str, Any]
 
 
 class ViewPiece(NamedTuple):
-    kind: Literal["markdown", "quiet", "plain", "user", "warning"]
+    kind: Literal["markdown", "quiet", "plain", "user", "warning", "ok", "failed", "header"]
     text: str
 
 
+class FinishedCall(NamedTuple):
+    number: int
+    """Its place among the calls of the session, as `/show` counts them."""
+    line: str
+    event: Event
+
+    def piece(self) -> ViewPiece:
+        text = clean(tool_line(self.line, self.event))
+        lines = len(self.event["text"].splitlines())
+        size = f" · {count(lines, 'line')}" if lines > 1 else ""
+        return ViewPiece("ok" if self.event["ok"] else "failed", f"{text}{size}  [{self.number}]")
+
+
 class Blocks:
-    """Turns streamed text into finished paragraphs. A fenced block of code is one."""
+    """Turns streamed text into finished paragraphs. A fenced block of code is one, and so is a
+    list, however many empty lines are in it."""
 
     def __init__(self) -> None:
         self._clear()
@@ -35,6 +63,7 @@ class Blocks:
         self._done = 0
         self._start = 0
         self._fence = ""
+        self._list = self._blank = False
 
     @property
     def rest(self) -> str:
@@ -44,28 +73,43 @@ class Blocks:
     def feed(self, text: str) -> list[str]:
         """Add text; returns the paragraphs it finishes."""
         self._seen += text
-        finished = []
+        finished: list[str] = []
         while (end := self._seen.find("\n", self._start)) >= 0:
-            line = self._seen[self._start : end].strip()
+            line, begin = self._seen[self._start : end], self._start
             self._start = end + 1
-            if self._ends_block(line):
-                block = self._seen[self._done : self._start]
-                self._done = self._start
-                if block.strip():
-                    finished.append(block)
+            if self._ends_list(line):
+                self._finish(begin, finished)
+            if self._ends_block(line.strip()):
+                self._finish(self._start, finished)
+            elif not self._fence:
+                self._list = self._list or _LISTED.match(line) is not None
+            self._blank = not line.strip()
         return finished
+
+    def _finish(self, end: int, finished: list[str]) -> None:
+        block = self._seen[self._done : end]
+        self._done = end
+        if block.strip():
+            finished.append(block)
+
+    def _ends_list(self, line: str) -> bool:
+        """Whether a line after an empty one belongs to the list no more."""
+        if not self._list or self._fence or not self._blank or not line.strip():
+            return False
+        self._list = line[0].isspace() or _LISTED.match(line) is not None
+        return not self._list
 
     def _ends_block(self, line: str) -> bool:
         if self._fence:
             if line.startswith(self._fence) and not line.strip(self._fence[0]):
                 self._fence = ""
-                return True
+                return not self._list
             return False
         for mark in ("```", "~~~"):
             if line.startswith(mark):
                 self._fence = mark[0] * (len(line) - len(line.lstrip(mark[0])))
                 return False
-        return not line
+        return not line and not self._list
 
     def end(self, whole: str) -> str:
         """The reply is finished: returns what is not printed yet. That is all of it if we joined
@@ -109,8 +153,18 @@ class ChatView:
         self._parked: set[str] = set()
         self._problem = ""
         self._at_work = False
+        self._looking: set[str] = set()
+        """Effects that only look."""
+        self._looks: list[FinishedCall] = []
+        """Finished looks that are not printed yet: more may follow."""
+        self._turn_cost: float | None = None
         self.since: float | None = None
         self.cost: float | None = None
+        """Dollars of the finished turns."""
+        self.context = self.window = 0
+        """Tokens of the last request and its reply, and how many the model can hold."""
+        self.calls = 0
+        self._finished: deque[FinishedCall] = deque(maxlen=MOST_OUTPUTS)
 
     @property
     def question(self) -> Event | None:
@@ -129,9 +183,51 @@ class ChatView:
             return "idle"
         return f"working {self._clock() - self.since:.0f} s"
 
+    @property
+    def has_problem(self) -> bool:
+        return bool(self._problem)
+
+    @property
+    def queue(self) -> int:
+        return len(self._queued)
+
+    @property
+    def queued(self) -> list[str]:
+        """The keys of the messages that wait."""
+        return list(self._queued)
+
+    @property
+    def spent(self) -> float | None:
+        """Dollars so far, with those of the turn under way."""
+        if self.cost is None and self._turn_cost is None:
+            return None
+        return (self.cost or 0.0) + (self._turn_cost or 0.0)
+
+    def unfinished(self) -> list[ViewPiece]:
+        """What is about to be printed, as far as it is known."""
+        text = clean(self._blocks.rest).strip("\n")
+        return [*self._looked(), *([ViewPiece("markdown", text)] if text else [])]
+
+    def outputs(self) -> list[tuple[str, str]]:
+        """The last calls with all that they printed, and those that run."""
+        finished = [(call.piece().text, clean(call.event["text"])) for call in self._finished]
+        return finished + [(f"→ {call.line}", call.tail) for call in self._running.values()]
+
+    def resume(self, past: list[Event]) -> None:
+        """Take over the numbers of a session that is resumed."""
+        for event in past:
+            match event["kind"]:
+                case "replied":
+                    self._names(event)
+                    self._count(event)
+                case "model_requested" | "compacted" | "call_made":
+                    getattr(self, f"_{event['kind']}")(event)
+                case "call_finished":
+                    self._finished_call(event)
+
     def live(self) -> list[str]:
-        """The part that changes, as lines."""
-        lines = clean(self._blocks.rest).strip("\n").splitlines()[-TEXT_LINES:]
+        """The rest of the part that changes, as lines."""
+        lines = []
         if self._thought:
             lines.append(f"thinking … {' '.join(self._thought.split())[-THOUGHT_CHARS:]}")
         for call in self._running.values():
@@ -158,15 +254,21 @@ class ChatView:
     def apply(self, event: Event) -> list[ViewPiece]:
         """What to print because of an event."""
         handler = getattr(self, f"_{event['kind']}", None)
-        if handler is not None:
-            return handler(event) or []
-        return [] if event["kind"] == "call_judged" else _lines(event)  # told when it is finished
+        pieces: list[ViewPiece] = (handler or _lines)(event) or []
+        flushed: list[ViewPiece] = []
+        over = event["kind"] in ("turn_finished", "question_asked")
+        if pieces or over or len(self._looks) >= MOST_GROUPED:
+            flushed, self._looks = self._looked(), []
+        return [*flushed, *pieces]
 
     # the conversation
 
     def _message_queued(self, event: Event) -> None:
         if self._at_work:
             self._queued[event["key"]] = clean(event["text"])
+
+    def _message_withdrawn(self, event: Event) -> None:
+        self._queued.pop(event["key"], None)
 
     def _message_taken(self, event: Event) -> list[ViewPiece]:
         self._queued.pop(event["key"], None)
@@ -193,10 +295,35 @@ class ChatView:
         self._thought = ""
         return self._blocks.discard()
 
+    def _model_requested(self, event: Event) -> None:
+        if event["use"] == "main":
+            self.window = event.get("window") or self.window
+
+    def _compacted(self, event: Event) -> list[ViewPiece]:
+        self.context = 0
+        self._charge(event)
+        return _lines(event)
+
+    def _cost_charged(self, event: Event) -> None:
+        self._charge(event)
+
+    def _charge(self, event: Event) -> None:
+        if event.get("cost") is not None:
+            self._turn_cost = (self._turn_cost or 0.0) + event["cost"]
+
+    def _count(self, event: Event) -> None:
+        usage = event.get("usage") or {}
+        self.context = usage.get("input", 0) + usage.get("output", 0)
+
+    def _names(self, event: Event) -> None:
+        self._calls.update((call["id"], clean(call_line(call))) for call in event["calls"])
+
     def _replied(self, event: Event) -> list[ViewPiece]:
         self._thought = ""
         rest = clean(self._blocks.end(event["text"]))
-        self._calls.update((call["id"], clean(call_line(call))) for call in event["calls"])
+        self._names(event)
+        self._count(event)
+        self._charge(event)
         return [ViewPiece("markdown", rest)] if rest.strip() else []
 
     def _turn_finished(self, event: Event) -> list[ViewPiece]:
@@ -205,6 +332,7 @@ class ChatView:
         self._running.clear()
         self._questions.clear()
         self._parked.clear()
+        self._turn_cost = None
         self._at_work = False
         self.since = self._clock() if self._queued else None
         if event["cost"] is not None:
@@ -225,11 +353,34 @@ class ChatView:
         if event["effect"] in self._running:
             self._running[event["effect"]].printed(event["text"])
 
+    def _call_judged(self, event: Event) -> None:
+        if event["tool"] in LOOKS or event.get("confinement") == "read-only":
+            self._looking.add(event["effect"])
+
     def _call_finished(self, event: Event) -> list[ViewPiece]:
         self._running.pop(event["effect"], None)
         self._parked.discard(event["effect"])
+        call = self._finished_call(event)
+        if event["effect"] in self._looking and event["ok"]:
+            self._looks.append(call)
+            return []
+        return [call.piece()]
+
+    def _finished_call(self, event: Event) -> FinishedCall:
+        self.calls += 1
         line = self._calls.pop(event["call_id"], event["tool"])
-        return [ViewPiece("quiet", clean(tool_line(line, event)))]
+        self._finished.append(FinishedCall(self.calls, line, event))
+        return self._finished[-1]
+
+    def _looked(self) -> list[ViewPiece]:
+        """The finished looks: a line each, or one for many."""
+        looks = self._looks
+        if len(looks) < GROUP:
+            return [call.piece() for call in looks]
+        seconds = sum(call.event["seconds"] for call in looks)
+        what = one_line(" · ".join(call.line.strip() for call in looks), 45)
+        times = f"{seconds:.1f} s  [{looks[0].number}-{looks[-1].number}]"
+        return [ViewPiece("ok", f"✓ looked {len(looks)} times: {what}  {times}")]
 
     def _call_parked(self, event: Event) -> list[ViewPiece]:
         self._running.pop(event["effect"], None)
@@ -284,6 +435,20 @@ class ChatView:
     def _lost(self, event: Event) -> list[ViewPiece]:
         self._problem = "not connected"
         return [warning(event["text"])]
+
+
+def recap(past: list[dict[str, Any]]) -> list[ViewPiece]:
+    """The end of a journal: what was said and done last."""
+    pieces = []
+    for one in list(messages(past))[-RECAP:]:
+        match one["role"]:
+            case "user" | "assistant" as role:
+                pieces.append(ViewPiece(_RECAPPED[role], clean(one["text"])))
+            case "tool":
+                pieces.append(ViewPiece("quiet", clean(tool_line(one["call"], one))))
+            case _:
+                pieces.append(warning(one["text"]))
+    return pieces
 
 
 def _lines(event: Event) -> list[ViewPiece]:
