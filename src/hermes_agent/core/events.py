@@ -94,6 +94,22 @@ class SessionTitled(BaseEvent, frozen=True, tag="session_titled"):
     title: str
 
 
+class Rewound(BaseEvent, frozen=True, tag="rewound"):
+    """The conversation goes back to before event `to`. What was said since stays in the journal,
+    and what was done since stays done."""
+
+    to: int
+    by: str = ""
+
+
+class Branched(BaseEvent, frozen=True, tag="branched"):
+    """The events before this one are copies of those of session `of`: what was said there is known
+    here, and what it cost was paid there."""
+
+    of: str
+    by: str = ""
+
+
 class TurnStarted(BaseEvent, frozen=True, tag="turn_started"):
     """A turn begins; the queued messages follow."""
 
@@ -384,9 +400,9 @@ class TurnFinished(BaseEvent, frozen=True, tag="turn_finished"):
 
 
 Event = (
-    SessionOpened | ModelChosen | SessionTitled | TurnStarted | TurnResumed | MessageTaken
-    | ImageDescribed | ModelRequested | ModelRetried | ModelRouted | CostCharged | Replied
-    | CallMade | CallJudged | CallIntended | CallFinished | CallParked | ParkDecided
+    SessionOpened | ModelChosen | SessionTitled | Rewound | Branched | TurnStarted | TurnResumed
+    | MessageTaken | ImageDescribed | ModelRequested | ModelRetried | ModelRouted | CostCharged
+    | Replied | CallMade | CallJudged | CallIntended | CallFinished | CallParked | ParkDecided
     | QuestionAsked | ApprovalGiven | QuestionAnswered | InterruptAsked | BudgetReached
     | BudgetWarned | Compacted | Summarised | NoticeIssued | TurnFinished
 )  # fmt: skip
