@@ -100,6 +100,8 @@ class Rewound(BaseEvent, frozen=True, tag="rewound"):
 
     to: int
     by: str = ""
+    key: str = ""
+    """The sender's own id for the request, if it may be repeated."""
 
 
 class Branched(BaseEvent, frozen=True, tag="branched"):

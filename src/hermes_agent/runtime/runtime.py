@@ -208,8 +208,8 @@ class Runtime:
             self.jobs,
         )  # fmt: skip
         self.domains = Domains(
-            context, self.sessions, self.models, self.model_selection, self.outbound,
-            self.learning, self.incidents, self.jobs,
+            context, self.sessions, self.models, self.model_selection, self.session_history,
+            self.outbound, self.learning, self.incidents, self.jobs,
         )  # fmt: skip
         self.services = ServiceManager(self.domains, self._service_factories)
 

@@ -123,9 +123,10 @@ class SessionHistory:
         return await self._report(session, _chosen(session, conversation, message, back))
 
     async def rewind(
-        self, session: Session, message: int = 0, back: int = 1, by: str = ""
+        self, session: Session, message: int = 0, back: int = 1, by: str = "", key: str = ""
     ) -> RewindReport:
-        """Go back to before a message of the user. What was done since stays done."""
+        """Go back to before a message of the user, once per key. What was done since stays
+        done."""
         if session.parent or session.source in OWNERS:
             owner = f"session {session.parent}" if session.parent else OWNERS[session.source]
             raise UsageError(
@@ -133,9 +134,12 @@ class SessionHistory:
                 "only conversations with people can",
             )
         async with self._turns.at_rest(session) as conversation:
+            for one in await self._context.store.events(session.id) if key else ():
+                if isinstance(one.event, ev.Rewound) and one.event.key == key:
+                    return await self._report(session, one.event.to)
             to = _chosen(session, conversation, message, back)
             report = await self._report(session, to)
-            await self._turns.add_at_rest(session, ev.Rewound(to, by))
+            await self._turns.add_at_rest(session, ev.Rewound(to, by, key))
         return report
 
     async def _report(self, session: Session, to: int) -> RewindReport:
@@ -160,7 +164,7 @@ class SessionHistory:
         at = _branch_point(session, recorded, message)
         new = NewSession(
             session.workspace, session.policy, session.model, source, name, key,
-            terminals=session.terminals, effort=session.effort,
+            once=bool(key), terminals=session.terminals, effort=session.effort,
         )  # fmt: skip
         return await self._context.store.branch(session.id, at, new, by)
 

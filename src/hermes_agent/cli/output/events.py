@@ -39,6 +39,10 @@ def event_line(event: Event) -> EventLine | None:
             return EventLine(f"{event['share']:.0%} of a budget is used: {used}", "!")
         case "compacted":
             return EventLine("the middle of the conversation was summarised to make room")
+        case "rewound":
+            return EventLine(f"the conversation went back to before #{event['to']}")
+        case "branched":
+            return EventLine(f"branched off from session {event['of']}")
         case "notice_issued":
             return EventLine(event["text"], "·" if event["level"] == "info" else "!")
         case "turn_resumed":

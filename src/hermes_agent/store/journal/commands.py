@@ -40,10 +40,8 @@ def _free_name(db: Connection, name: str, key: int | None = None) -> None:
 
 
 def open_session(db: Connection, new: NewSession, prompt: Prompt) -> Session:
-    if new.once:
-        row = db.execute("select id from sessions where belongs = ?", (new.key,)).fetchone()
-        if row is not None:
-            return queries.session(db, str(row[0]))
+    if (opened_before := _known(db, new)) is not None:
+        return opened_before
     body = msgspec.json.encode(prompt)
     digest = hashlib.sha256(body).hexdigest()
     db.execute("insert or ignore into prompts values (?, ?)", (digest, body.decode()))
@@ -54,6 +52,11 @@ def open_session(db: Connection, new: NewSession, prompt: Prompt) -> Session:
     )  # fmt: skip
     add_events(_cursor(db, id), [opened])
     return queries.session(db, id)
+
+
+def _known(db: Connection, new: NewSession) -> Session | None:
+    row = db.execute("select id from sessions where belongs = ?", (new.key,)).fetchone()
+    return queries.session(db, str(row[0])) if new.once and row is not None else None
 
 
 def _insert_session(db: Connection, new: NewSession, prompt: str) -> str:
@@ -84,6 +87,8 @@ def note(db: Connection, session: str, *events: Event) -> list[Recorded]:
 def branch(db: Connection, of: str, at: int, new: NewSession, by: str) -> Session:
     """Open a session that begins with a copy of the first `at` events of another. The copies count
     nowhere: not as costs or effects, not in the audit log, not in the search index."""
+    if (opened_before := _known(db, new)) is not None:
+        return opened_before
     key = queries.session_key(db, of)
     prompt = str(db.execute("select prompt from sessions where key = ?", (key,)).get)
     id = _insert_session(db, new, prompt)

@@ -266,6 +266,10 @@ class Screen:
             return
         if text := run_slash(talk, line):
             self._say(ViewPiece("plain", clean(text)))
+        if draft := talk.take_draft():
+            self._loop.call_soon_threadsafe(self._buffer.insert_text, clean(draft))
+        if again := talk.take_outgoing():
+            self._line(again)
         if talk.id != before:
             self._loop.call_soon_threadsafe(self._switch)
 
@@ -292,7 +296,7 @@ class Screen:
         def load() -> None:
             past, after = split_journal(self._talk.journal())
             cost = self._talk.session()["cost"]
-            for text in list(plain(past))[-RECAP:]:
+            for text in list(plain(past, rewound=False))[-RECAP:]:
                 self._say(ViewPiece("quiet", clean(text)))
             self._loop.call_soon_threadsafe(self._follow, after, cost)
 

@@ -34,6 +34,10 @@ class ChatSession:
         self._keys: set[str] = set()
         self.files: list[dict[str, str]] = []
         """Attached to the next message."""
+        self.draft = ""
+        """A text that the input line should offer for editing."""
+        self.outgoing = ""
+        """A message that a command wants to be sent next."""
         if session is not None:
             self.enter(session)
 
@@ -44,6 +48,14 @@ class ChatSession:
         """The next message opens a new session."""
         self._opening = {**self._opening, "name": ""}
         self.id = self.name = ""
+
+    def take_draft(self) -> str:
+        draft, self.draft = self.draft, ""
+        return draft
+
+    def take_outgoing(self) -> str:
+        outgoing, self.outgoing = self.outgoing, ""
+        return outgoing
 
     def owns(self, key: str) -> bool:
         return key in self._keys
@@ -87,6 +99,35 @@ class ChatSession:
         if choice["switched"]:
             self.model = choice["model"]
         return choice
+
+    def rewind_report(self, message: int, back: int) -> dict[str, Any]:
+        """What going back would do."""
+        found: dict[str, Any] = self._ours(
+            lambda path: self.api.get(f"{path}/rewind", message=message, back=back)
+        )
+        return found
+
+    def rewind(self, message: int) -> dict[str, Any]:
+        """Go back to before a message; its files are attached to the next one."""
+        body: dict[str, object] = {"message": message, "by": login_name()}
+        done: dict[str, Any] = self._ours(lambda path: self.api.post(f"{path}/rewind", body))
+        self.files = done["files"]
+        return done
+
+    def branch(self, message: int, name: str) -> dict[str, Any]:
+        """Continue in a new session that shares the history."""
+        body: dict[str, object] = {"message": message, "name": name, "by": login_name()}
+        branch: dict[str, Any] = self._ours(lambda path: self.api.post(f"{path}/branch", body))
+        self.enter(branch)
+        return branch
+
+    def compact(self) -> dict[str, Any]:
+        done: dict[str, Any] = self._ours(lambda path: self.api.post(f"{path}/compact"))
+        return done
+
+    def context(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._ours(lambda path: self.api.get(f"{path}/context"))
+        return found
 
     def open_with(self, name: str, effort: str) -> None:
         """Open the next session with this model."""
@@ -151,7 +192,7 @@ def split_journal(journal: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
     """The finished turns, and the number of their last event."""
     ended = 0
     for place, one in enumerate(journal):
-        if one["event"]["kind"] in ("turn_finished", "session_opened"):
+        if one["event"]["kind"] in ("turn_finished", "session_opened", "branched", "rewound"):
             ended = place + 1
     past = journal[:ended]
     return past, past[-1]["number"] if past else 0
