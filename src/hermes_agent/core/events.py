@@ -304,7 +304,7 @@ class QuestionAsked(BaseEvent, frozen=True, tag="question_asked"):
     purpose: Literal["approval", "question", "budget"]
     text: str
     expires: float = 0.0
-    """When it expires and counts as refused."""
+    """When it expires and counts as refused; 0 means never."""
     effect: str = ""
     choices: tuple[str, ...] = ()
     consent: ApprovalRequirement = ApprovalRequirement()
@@ -338,8 +338,8 @@ class InterruptAsked(BaseEvent, frozen=True, tag="interrupt_asked"):
 
 
 class BudgetReached(BaseEvent, frozen=True, tag="budget_reached"):
-    """A budget is used up, or the worst-case cost of the `next` call does not fit into it. The turn
-    asks before it continues."""
+    """A limit is reached, or the worst-case cost of the `next` call does not fit into it. The turn
+    asks before it continues; if no one can answer, it pauses."""
 
     what: str
     used: float

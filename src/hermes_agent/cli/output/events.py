@@ -74,7 +74,7 @@ def _end(event: Event) -> str:
         case "interrupted":
             return "interrupted; what was done is kept"
         case "budget":
-            return f"stopped: {event['error'] or 'a budget is used up'}{hint}"
+            return f"paused at a {event['error'] or 'limit'}{hint}"
     return f"{event['error'] or event['reason']}{hint}"
 
 

@@ -33,6 +33,8 @@ from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.services import Row
 
 MAX_SESSIONS = 100_000
+LATEST = 50
+"""How many sessions the status looks at."""
 RESERVED = ("proof", "agent", "incident", "commander", "job")
 """Message sources that clients may not use."""
 KEEP_ALIVE_SECONDS = 15.0
@@ -406,12 +408,19 @@ async def runtime_status(runtime: Runtime) -> dict[str, Any]:
         "working": sorted(runtime.sessions.working),
         "parked": len(await runtime.context.store.parked()) if well else None,
         "questions": len(await runtime.context.store.questions()) if well else None,
+        "paused": await _paused(runtime) if well else None,
         "listeners": runtime.context.bus.listeners,
         "learning": await runtime.learning.status() if well else None,
         "watch": await runtime.incidents.status(),
         "jobs": await runtime.jobs.status() if well else None,
         **(await runtime.services.status()),
     }
+
+
+async def _paused(runtime: Runtime) -> list[str]:
+    """The latest sessions that paused at a limit."""
+    latest = await runtime.context.store.sessions(LATEST, parent="")
+    return [session.id for session in latest if session.state == "paused"]
 
 
 def _drift_routes(runtime: Runtime) -> Sequence[Row]:

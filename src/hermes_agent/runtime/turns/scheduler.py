@@ -67,7 +67,8 @@ class TurnScheduler:
 
     @property
     def is_active(self) -> bool:
-        """Whether any turn runs or waits for an answer; parked turns do not count."""
+        """Whether any turn runs or waits for an answer; those that are parked, or paused at a
+        limit, do not count."""
         # A starting turn has no worker yet.
         return any(
             (worker := self._workers.get(session)) is None or not _is_parked(worker)
@@ -399,5 +400,7 @@ def _is_parked(worker: TurnWorker) -> bool:
     for call in reversed(worker.conversation.inner):
         if call.effect in waiting:
             waiting.add(call.by)
+    if any(one.purpose == "budget" for one in worker.conversation.questions.values()):
+        return True
     open_calls = worker.conversation.unfinished
     return bool(open_calls) and all(call.effect in waiting for call in open_calls)
