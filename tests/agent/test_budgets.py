@@ -271,7 +271,7 @@ async def test_token_and_dollar_budgets_hold(tmp_path: Path, limit: dict[str, fl
     assert end.steps == len(model.requests) > 2
     used = tokens if unit == "tokens" else dollars
     assert used <= limit[what] < reached.used + reached.next
-    assert f"{unit} of this {scope}" in end.error
+    assert f"limit for this {scope}" in end.error
     assert "the next call may take" in end.error
     assert f"budgets.{what}" in end.hint
 
@@ -627,7 +627,7 @@ async def test_a_call_that_takes_longer_than_the_turn_may_is_ended(tmp_path: Pat
         charged = await b.events(ev.CostCharged)
         replied = await b.events(ev.Replied)
     assert (end.reason, end.steps) == ("budget", 0)
-    assert "seconds of this turn" in end.error
+    assert "limit for this turn: 15 min" in end.error
     assert [one.use for one in charged] == ["main"]
     assert replied == []
 

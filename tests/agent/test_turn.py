@@ -226,7 +226,7 @@ async def test_an_unattended_turn_pauses_at_a_limit_and_the_next_message_continu
         now[0] += 10.0
         return endless(request)
 
-    model = ScriptedModel(*[slow] * steps, "done")
+    model = ScriptedModel(*[slow] * steps, Reply("done"))
     settings = Settings(loop=LoopSettings(**limits))
     looker = program(look, "look")
     async with bench(tmp_path, model, tools=[looker], settings=settings, clock=lambda: now[0]) as b:
@@ -244,7 +244,7 @@ async def test_the_question_at_a_limit_waits_for_ever_and_outlives_a_restart(
     tmp_path: Path,
 ) -> None:
     now = [1_000.0]
-    model = ScriptedModel(*[endless] * 3, "done")
+    model = ScriptedModel(*[endless] * 3, Reply("done"))
     settings = Settings(loop=LoopSettings(max_steps=3))
     looker = program(look, "look")
     async with bench(tmp_path, model, tools=[looker], settings=settings, clock=lambda: now[0]) as b:

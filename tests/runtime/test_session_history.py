@@ -186,7 +186,7 @@ async def test_a_comparison_says_where_two_sessions_part_and_what_each_did(tmp_p
         assert (found.shared, found.last, found.parted) == (3, "written", branch.branch_at + 1)
         assert (left.messages, right.messages, left.calls, right.calls) == (3, 6, 2, 4)
         assert [one.text for one in left.effects] == ["wrote app.py"]
-        assert right.cost > left.cost > 0
+        assert (right.cost or 0.0) > (left.cost or 0.0) > 0
         with pytest.raises(UsageError):
             await h.runtime.session_history.compare(session, session)
 

@@ -67,7 +67,7 @@ class ComparedSession(Struct, frozen=True):
     calls: int
     effects: tuple[LastingEffect, ...]
     usage: Usage
-    cost: float
+    cost: float | None
     """Dollars, with its subagents, as far as prices are known."""
     seconds: float
     answer: str
@@ -339,7 +339,7 @@ def _side(session: Session, recorded: Sequence[ev.Recorded]) -> ComparedSession:
         sum(isinstance(one, ev.CallFinished) for one in events),
         tuple(lasting_effects(recorded, session.workspace)),
         sum((one.usage for one in billed), Usage()),
-        sum(one.cost or 0.0 for one in billed),
+        sum(costs) if (costs := [one.cost for one in billed if one.cost]) else None,
         round(sum(one.seconds for one in ends), 3),
         ends[-1].text if ends else "",
     )

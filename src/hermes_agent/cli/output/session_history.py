@@ -11,20 +11,23 @@ Row = dict[str, Any]
 SHOWN_EFFECTS = 10
 
 
-def effects_line(effects: Sequence[Row]) -> str:
-    """`2 effects stay: wrote app.py, ran make (failed)`; empty when nothing was done."""
-    if not effects:
-        return ""
+def effects_text(effects: Sequence[Row]) -> str:
+    """`2 effects: wrote app.py, ran make (failed)`."""
     texts = [f"{one_line(one['text'])}{'' if one['ok'] else ' (failed)'}" for one in effects]
     shown = list(dict.fromkeys(texts))
     more = [f"and {len(shown) - SHOWN_EFFECTS} more"] if len(shown) > SHOWN_EFFECTS else []
-    stay = "effect stays" if len(effects) == 1 else "effects stay"
-    return f"{len(effects)} {stay}: {', '.join([*shown[:SHOWN_EFFECTS], *more])}"
+    listed = ", ".join([*shown[:SHOWN_EFFECTS], *more])
+    return f"{count(len(effects), 'effect')}{': ' if listed else ''}{listed}"
+
+
+def stays_text(effects: Sequence[Row]) -> str:
+    """`what was done stays: 1 effect: wrote app.py`; empty when nothing was done."""
+    return f"what was done stays done: {effects_text(effects)}" if effects else ""
 
 
 def rewind_text(report: Row) -> str:
     said = one_line(report["text"], 60)
-    lines = [f"back to before #{report['message']}: {said}", effects_line(report["effects"])]
+    lines = [f"back to before #{report['message']}: {said}", stays_text(report["effects"])]
     return "\n".join(line for line in lines if line)
 
 
@@ -56,7 +59,7 @@ def comparison_text(found: Row) -> str:
     ]
     lines = [shared, "", table(("since then", "first", "second"), rows)]
     for side in (left, right):
-        lines += ["", f"{side['session']}  {effects_line(side['effects']) or 'no effects'}"]
+        lines += ["", f"{side['session']}  {effects_text(side['effects'])}"]
         lines += [f"  {one_line(side['answer'], 200)}"] if side["answer"] else []
     return "\n".join(lines)
 
@@ -83,7 +86,7 @@ def changes_text(session: Row, journal: Sequence[Row], file: str = "") -> str:
             continue
         data = event["data"]
         commands += event["tool"] == "terminal"
-        if event["ok"] and "diff" in data and str(data.get("path", "")).endswith(file):
+        if event["ok"] and data.get("diff") and str(data.get("path", "")).endswith(file):
             path = str(data["path"]).removeprefix(f"{session['workspace']}/")
             names = f"--- {path}{' (new)' if data.get('created') else ''}\n+++ {path}"
             diffs.append("\n".join([names, *str(data["diff"]).split("\n")[2:]]))
@@ -96,15 +99,15 @@ def costs_text(session: Row, models: Row, uses: Row) -> str:
     lines = [f"{dollars(session['cost'])}, {token_counts(session['usage'])}"]
     rows = [
         (
-            row["name"] or "none",
+            f"{by}: {row['name'] or 'none'}",
             f"{row['calls']:,}",
+            dollars(None if row["unpriced"] == row["calls"] else row["cost"]),
             token_counts(row["usage"]),
-            dollars(row["cost"]),
         )
-        for found in (models, uses)
+        for by, found in (("model", models), ("use", uses))
         for row in found["costs"]
     ]
-    lines += [table(("by model and use", "calls", "tokens", "cost"), rows)] if rows else []
+    lines += [table(("spent", "calls", "cost", "tokens"), rows)] if rows else []
     limit = models["day_dollars"]
     of = "" if limit is None else f" of {dollars(limit)}"
     return "\n".join([*lines, f"today, all sessions (UTC): {dollars(models['today'])}{of}"])

@@ -18,8 +18,8 @@ from hermes_agent.cli.output.session_history import (
     changes_text,
     context_text,
     costs_text,
-    effects_line,
     rewind_text,
+    stays_text,
 )
 from hermes_agent.cli.output.sessions import export, found_text, sessions_text
 from hermes_agent.cli.run.status import current_status, status_lines
@@ -165,7 +165,7 @@ def _retry(talk: ChatSession, words: str) -> str:
     report = _report(talk, "")
     if report["effects"] and words != "anyway":
         return (
-            f"{effects_line(report['effects'])}\n"
+            f"{stays_text(report['effects'])}\n"
             "/retry anyway  sends your message again; the agent may do them twice"
         )
     talk.outgoing = talk.rewind(report["message"])["text"]
