@@ -52,8 +52,9 @@ class RewindPoint(Struct, frozen=True):
 
     messages: list[Message]
     """As they were then, and perhaps more that was added later."""
-    count: int
+    length: int
     context_tokens: int
+    counts: dict[str, tuple[int, int]]
     todo: str
 
 
@@ -242,9 +243,7 @@ class ConversationState(Struct, dict=True):
                 self.interactive, self.interrupted, self.last_text = False, False, ""
                 self.active_skills, self.recalled = [], []
             case ev.MessageTaken() as taken:
-                self.rewind_points[recorded.number] = RewindPoint(
-                    self.messages, len(self.messages), self.context_tokens, self.todo
-                )
+                self._add_rewind_point(recorded.number)
                 self._add_user_message(taken)
             case ev.Rewound(to=to):
                 self._rewind(to)
@@ -319,11 +318,17 @@ class ConversationState(Struct, dict=True):
         messages[described.message] = UserMessage(text.strip())
         self._replace_messages(messages)
 
+    def _add_rewind_point(self, number: int) -> None:
+        self.rewind_points[number] = RewindPoint(
+            self.messages, len(self.messages), self.context_tokens, dict(self._counts), self.todo
+        )
+
     def _rewind(self, to: int) -> None:
         point = self.rewind_points[to]
         self.rewind_points = {at: one for at, one in self.rewind_points.items() if at < to}
-        self._replace_messages(point.messages[: point.count])
-        self.context_tokens, self.todo, self.last_text = point.context_tokens, point.todo, ""
+        self._replace_messages(point.messages[: point.length])
+        self.context_tokens, self._counts = point.context_tokens, dict(point.counts)
+        self.todo, self.last_text = point.todo, ""
         self.calls, self.inner, self.asked = [], [], None
 
     def _replace_messages(self, messages: list[Message]) -> None:

@@ -151,7 +151,8 @@ def _covered(grant: str) -> str:
 
 def consent_prompt(question: Event) -> str:
     more = [f"{name[0]}={name}" for name in ("session", "always") if name in question["choices"]]
-    return f"allow? [{'/'.join(['y', 'N', *more])}] "
+    asked = "continue" if question["purpose"] == "budget" else "allow"
+    return f"{asked}? [{'/'.join(['y', 'N', *more])}] "
 
 
 def typed_answer(question: Event, typed: str) -> str | None:
