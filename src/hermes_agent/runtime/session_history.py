@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -24,13 +25,14 @@ from hermes_agent.core.knowledge import TRIALS
 from hermes_agent.core.messages import Media, Message, Reply, Usage
 from hermes_agent.core.records import NewSession, Session
 from hermes_agent.host.context import RuntimeContext
-from hermes_agent.incidents.response.evidence import EvidenceCall, calls_of
-from hermes_agent.incidents.response.side_effects import CHANGING_TOOLS
 from hermes_agent.runtime.turns.scheduler import TurnScheduler
+
+if TYPE_CHECKING:
+    from hermes_agent.incidents.response.evidence import EvidenceCall
 
 OWNERS = {JOBS: "a job", INCIDENTS: "an incident", TRIALS: "learning", "library": "a program"}
 """Whose sessions nobody else rewinds."""
-LASTING_TOOLS = CHANGING_TOOLS | {"memory", "write_skill", "delegate"}
+LASTING_TOOLS = {"write_file", "patch", "browser_act", "memory", "write_skill", "delegate"}
 """Tools whose effects outlast the conversation, whatever they were asked to do."""
 EFFECT_CHARS = 100
 KEPT_LAST = 2
@@ -300,6 +302,8 @@ def _no_message(session: Session, message: int) -> UsageError:
 
 def lasting_effects(recorded: Sequence[ev.Recorded], workspace: str) -> Iterator[LastingEffect]:
     """What the calls in these events did that stays done."""
+    from hermes_agent.incidents.response.evidence import calls_of
+
     for call in calls_of(recorded):
         wrote = call.tool in LASTING_TOOLS
         if call.ok if wrote else call.did != "looked":
@@ -307,7 +311,7 @@ def lasting_effects(recorded: Sequence[ev.Recorded], workspace: str) -> Iterator
             yield LastingEffect(call.number, call.tool, text, call.ok)
 
 
-def _effect_text(call: EvidenceCall, workspace: str) -> str:
+def _effect_text(call: "EvidenceCall", workspace: str) -> str:
     if call.tool in ("write_file", "patch"):
         path = str(call.arguments.get("path", ""))
         return f"wrote {os.path.relpath(path, workspace) if path.startswith(workspace) else path}"
