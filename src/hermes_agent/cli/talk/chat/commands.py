@@ -147,8 +147,7 @@ def _undo(talk: ChatSession, words: str) -> str:
     _needs_session(talk)
     if not words.removeprefix("#").isdigit() and words:
         raise UsageError(f"not a number: {words!r}", "/undo 2 goes back two messages; /undo #12")
-    report = _report(talk, words)
-    done = talk.rewind(report["message"])
+    done = _rewind(talk, _report(talk, words))
     talk.draft = done["text"]
     return rewind_text(done)
 
@@ -157,7 +156,15 @@ def _report(talk: ChatSession, words: str) -> dict[str, Any]:
     """What going back to before a message would do: `2` from the end, or `#12`."""
     number = int(words.removeprefix("#") or 1)
     message, back = (number, 1) if words.startswith("#") else (0, number)
-    return talk.rewind_report(message, back)
+    report: dict[str, Any] = talk.look("rewind", message=message, back=back)
+    return report
+
+
+def _rewind(talk: ChatSession, report: dict[str, Any]) -> dict[str, Any]:
+    """Go back, once: the message's number says where. Its files are attached to the next one."""
+    done: dict[str, Any] = talk.act("rewind", message=report["message"])
+    talk.files = done["files"]
+    return done
 
 
 def _retry(talk: ChatSession, words: str) -> str:
@@ -168,7 +175,7 @@ def _retry(talk: ChatSession, words: str) -> str:
             f"{stays_text(report['effects'])}\n"
             "/retry anyway  sends your message again; the agent may do them twice"
         )
-    talk.outgoing = talk.rewind(report["message"])["text"]
+    talk.outgoing = _rewind(talk, report)["text"]
     return f"sending again: {one_line(talk.outgoing, 60)}"
 
 
@@ -177,19 +184,21 @@ def _branch(talk: ChatSession, words: str) -> str:
     first, _, rest = words.partition(" ")
     message, name = (first, rest) if first[:1] == "#" and first[1:].isdigit() else ("", words)
     name = session_name(name.strip()) if name.strip() else ""
-    return branch_text(talk.branch(int(message[1:] or 0), name))
+    branch = talk.act("branch", message=int(message[1:] or 0), name=name)
+    talk.enter(branch)
+    return branch_text(branch)
 
 
 def _compact(talk: ChatSession, _words: str) -> str:
     _needs_session(talk)
-    done = talk.compact()
+    done = talk.act("compact")
     shorter = f"about {done['before']:,} tokens are now {done['after']:,}"
     return f"{count(done['messages'], 'message')} summarised: {shorter}"
 
 
 def _context(talk: ChatSession, _words: str) -> str:
     _needs_session(talk)
-    return context_text(talk.context())
+    return context_text(talk.look("context"))
 
 
 def _diff(talk: ChatSession, words: str) -> str:

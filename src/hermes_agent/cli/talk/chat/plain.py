@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 
 from hermes_agent.cli.output.events import Printer
 from hermes_agent.cli.talk.chat.commands import is_slash, run_slash
@@ -20,8 +21,8 @@ def run_plain(talk: ChatSession, terminal: bool) -> int:
             if is_slash(talk, line):
                 if text := run_slash(talk, line):
                     print(text, flush=True)
-                if again := talk.take_outgoing():
-                    failed = not _turn(talk, again, terminal) or failed
+                again, talk.outgoing = talk.outgoing, ""
+                failed = bool(again and not _turn(talk, again, terminal)) or failed
             else:
                 failed = not _turn(talk, line, terminal) or failed
         except HermesError as error:
@@ -58,7 +59,8 @@ def _typed(talk: ChatSession) -> Iterator[str]:
     def read() -> Iterator[str]:
         interrupted = False
         while True:
-            readline.set_startup_hook(lambda: readline.insert_text(talk.take_draft()))
+            readline.set_startup_hook(partial(readline.insert_text, talk.draft))
+            talk.draft = ""
             try:
                 yield input(PROMPT)
                 interrupted = False

@@ -49,14 +49,6 @@ class ChatSession:
         self._opening = {**self._opening, "name": ""}
         self.id = self.name = ""
 
-    def take_draft(self) -> str:
-        draft, self.draft = self.draft, ""
-        return draft
-
-    def take_outgoing(self) -> str:
-        outgoing, self.outgoing = self.outgoing, ""
-        return outgoing
-
     def owns(self, key: str) -> bool:
         return key in self._keys
 
@@ -100,34 +92,14 @@ class ChatSession:
             self.model = choice["model"]
         return choice
 
-    def rewind_report(self, message: int, back: int) -> dict[str, Any]:
-        """What going back would do."""
-        found: dict[str, Any] = self._ours(
-            lambda path: self.api.get(f"{path}/rewind", message=message, back=back)
-        )
-        return found
+    def look(self, what: str, **query: object) -> Any:
+        """A report on the current session."""
+        return self._ours(lambda path: self.api.get(f"{path}/{what}", **query))
 
-    def rewind(self, message: int) -> dict[str, Any]:
-        """Go back to before a message; its files are attached to the next one."""
-        body: dict[str, object] = {"message": message, "by": login_name()}
-        done: dict[str, Any] = self._ours(lambda path: self.api.post(f"{path}/rewind", body))
-        self.files = done["files"]
-        return done
-
-    def branch(self, message: int, name: str) -> dict[str, Any]:
-        """Continue in a new session that shares the history."""
-        body: dict[str, object] = {"message": message, "name": name, "by": login_name()}
-        branch: dict[str, Any] = self._ours(lambda path: self.api.post(f"{path}/branch", body))
-        self.enter(branch)
-        return branch
-
-    def compact(self) -> dict[str, Any]:
-        done: dict[str, Any] = self._ours(lambda path: self.api.post(f"{path}/compact"))
-        return done
-
-    def context(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._ours(lambda path: self.api.get(f"{path}/context"))
-        return found
+    def act(self, action: str, **body: object) -> Any:
+        """Do something with the current session."""
+        by: dict[str, object] = {"by": login_name()} if body else {}
+        return self._ours(lambda path: self.api.post(f"{path}/{action}", {**body, **by}))
 
     def open_with(self, name: str, effort: str) -> None:
         """Open the next session with this model."""
