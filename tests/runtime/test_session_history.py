@@ -9,7 +9,7 @@ import pytest
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.messages import UserMessage
+from hermes_agent.core.messages import Reply, Usage, UserMessage
 from hermes_agent.core.records import Session
 from hermes_agent.core.settings.root import LoopSettings
 from hermes_agent.runtime.api.app import build_app
@@ -136,6 +136,21 @@ async def test_a_rewind_goes_back_to_before_a_summary(tmp_path: Path) -> None:
         assert await checked(h, session)
         with pytest.raises(UsageError, match="too short"):
             await h.runtime.session_history.compact(await h.open(writer(tmp_path)))
+
+
+async def test_a_summary_that_comes_too_late_is_dropped_and_paid_for(tmp_path: Path) -> None:
+    async with open_runtime(tmp_path) as h:
+        session = await h.open(script(tmp_path, "one", {"say": "said"}, price=PRICE))
+        for number in range(3):
+            await h.say(session, f"message {number}")
+        before = await h.runtime._turns.conversation(session.id)
+        spent = (await h.now(session)).cost or 0.0
+        await h.runtime.session_history.rewind(session)  # while the summary is being written
+        late = Reply("what was said", (), Usage(100, 10), "end", session.model, 0.5)
+        found = await h.runtime.session_history._replace_middle(session, before, (1, 5), late)
+        assert isinstance(found, UsageError)
+        assert await talk_of(h, session) == ["message 0", "message 1"]
+        assert (await h.now(session)).cost == pytest.approx(spent + 0.5)
 
 
 async def test_a_branch_shares_the_history_and_counts_nothing_twice(tmp_path: Path) -> None:

@@ -222,10 +222,11 @@ class SessionHistory:
             )
         request = compaction.summary_request(conversation, part[1])
         request = replace(request, max_output=min(model.facts.max_output, BUDGETED_OUTPUT))
-        done: list[CompactionReport | None] = [None]
+        done: CompactionReport | HermesError = HermesError("no summary was written", "try again")
 
         async def pay(billed: Billed) -> None:
-            done[0] = await self._replace_middle(session, conversation, part, billed)
+            nonlocal done
+            done = await self._replace_middle(session, conversation, part, billed) or done
 
         accounts = limits.accounts_outside_turns(
             self._context.settings, session.id,
@@ -236,15 +237,18 @@ class SessionHistory:
         ) as chunks:
             async for _ in chunks:
                 pass
-        if done[0] is None:
-            raise HermesError(f"{model.name} gave no summary", "try again")
-        return done[0]
+        if isinstance(done, HermesError):
+            raise done
+        return done
 
     async def _replace_middle(
         self, session: Session, before: ConversationState, part: tuple[int, int], billed: Billed
-    ) -> CompactionReport | None:
-        """Journal a summary, unless the conversation has changed. It is charged anyway."""
-        cost = ev.CostCharged(billed.model, "compaction", billed.usage, billed.cost)
+    ) -> CompactionReport | HermesError | None:
+        """Journal a summary, unless the conversation has changed. It is charged anyway, so an
+        error is returned."""
+        # With `again`, it does not count as the end of a request of a turn that runs by now.
+        usage, price = billed.usage, billed.cost
+        cost = ev.CostCharged(billed.model, "compaction", usage, price, "not used", again=True)
         if not isinstance(billed, Reply) or not billed.text.strip():
             await self._turns.add(session, cost)
             return None
@@ -253,11 +257,11 @@ class SessionHistory:
             async with self._turns.at_rest(session) as now:
                 if now.messages != before.messages:
                     raise UsageError("the conversation went on meanwhile", "try again")
-                compacted = ev.Compacted(*part, summary, billed.usage, billed.cost, billed.model)
+                compacted = ev.Compacted(*part, summary, usage, price, billed.model)
                 await self._turns.add_at_rest(session, compacted)
-        except UsageError:
+        except UsageError as error:
             await self._turns.add(session, cost)
-            raise
+            return error
         after = await self._turns.conversation(session.id)
         return CompactionReport(part[1] - part[0], _tokens(now.messages), _tokens(after.messages))
 
