@@ -271,7 +271,7 @@ async def test_token_and_dollar_budgets_hold(tmp_path: Path, limit: dict[str, fl
     assert end.steps == len(model.requests) > 2
     used = tokens if unit == "tokens" else dollars
     assert used <= limit[what] < reached.used + reached.next
-    assert f"{unit} of this {scope}" in end.error
+    assert f"limit for this {scope}" in end.error
     assert "the next call may take" in end.error
     assert f"budgets.{what}" in end.hint
 
@@ -302,9 +302,9 @@ async def test_the_user_extends_a_budget_or_does_not(tmp_path: Path) -> None:
     assert end.reason == "budget"
     assert model.dollars == pytest.approx(0.5, abs=0.001)
     assert [question.text for question in asked] == [
-        f"dollars of this turn: {used} used of 0.25, and the next call may take 0.0512. "
-        "Continue for as much again?"
-        for used in (0.2, 0.4999)
+        f"limit for this turn: {used} of $0.25 used, and the next call may take $0.0512. "
+        "Continue with another $0.25?"
+        for used in ("$0.2", "$0.4999")
     ]
 
 
@@ -318,8 +318,8 @@ async def test_one_yes_is_enough_for_a_call_that_takes_several_times_the_budget(
         (asked,) = await b.events(ev.QuestionAsked)
     assert end is not None
     assert end.reason == "done"
-    assert asked.text.endswith("0 used of 0.02, and the next call may take 0.0512. "
-                               "Continue for 2 times as much again?")  # fmt: skip
+    assert asked.text.endswith("$0.00 of $0.02 used, and the next call may take $0.0512. "
+                               "Continue with another $0.04?")  # fmt: skip
     assert model.dollars <= 0.06
 
 
@@ -627,7 +627,7 @@ async def test_a_call_that_takes_longer_than_the_turn_may_is_ended(tmp_path: Pat
         charged = await b.events(ev.CostCharged)
         replied = await b.events(ev.Replied)
     assert (end.reason, end.steps) == ("budget", 0)
-    assert "seconds of this turn" in end.error
+    assert "limit for this turn: 15 min" in end.error
     assert [one.use for one in charged] == ["main"]
     assert replied == []
 

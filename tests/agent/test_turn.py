@@ -1,7 +1,9 @@
 """A turn from message to answer, with a real store and a scripted model."""
 
 import asyncio
+import contextlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -207,14 +209,64 @@ async def look(what: str) -> str:
     return what
 
 
-async def test_the_step_budget_ends_an_unattended_turn(tmp_path: Path) -> None:
-    model = ScriptedModel(*[endless] * 20)
-    settings = Settings(loop=LoopSettings(max_steps=5))
-    async with bench(tmp_path, model, tools=[program(look, "look")], settings=settings) as b:
+@pytest.mark.parametrize(
+    ("limits", "what", "steps"),
+    [
+        ({"max_steps": 5}, "steps of this turn", 5),
+        ({"max_dollars": 0.025}, "cost of this turn", 3),
+        ({"max_seconds": 25.0}, "time of this turn", 3),
+    ],
+)
+async def test_an_unattended_turn_pauses_at_a_limit_and_the_next_message_continues(
+    tmp_path: Path, limits: dict[str, Any], what: str, steps: int
+) -> None:
+    now = [1_000.0]
+
+    def slow(request: Request) -> Reply:
+        now[0] += 10.0
+        return endless(request)
+
+    model = ScriptedModel(*[slow] * steps, Reply("done"))
+    settings = Settings(loop=LoopSettings(**limits))
+    looker = program(look, "look")
+    async with bench(tmp_path, model, tools=[looker], settings=settings, clock=lambda: now[0]) as b:
         end = await b.say("go")
+        assert (end.reason, end.steps) == ("budget", steps)
+        assert "hermes sessions resume" in end.hint
+        assert (await b.store.session(b.session.id)).state == "paused"
         reached = await b.events(ev.BudgetReached)
-    assert (end.reason, end.steps) == ("budget", 5)
-    assert reached[0].what == "steps of this turn"
+        assert reached[0].what == what
+        assert (await b.say("go on")).reason == "done"
+        assert (await b.store.session(b.session.id)).state == "idle"
+
+
+async def test_the_question_at_a_limit_waits_for_ever_and_outlives_a_restart(
+    tmp_path: Path,
+) -> None:
+    now = [1_000.0]
+    model = ScriptedModel(*[endless] * 3, Reply("done"))
+    settings = Settings(loop=LoopSettings(max_steps=3))
+    looker = program(look, "look")
+    async with bench(tmp_path, model, tools=[looker], settings=settings, clock=lambda: now[0]) as b:
+        await b.receive("go", interactive=True)
+        first = await b.worker()
+        running = asyncio.create_task(first.run())
+        while not first.conversation.questions:
+            await asyncio.sleep(0.005)
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        (asked,) = await b.store.questions()
+        assert asked.expires == 0.0
+        assert asked.text.endswith("Continue with another 3 steps?")
+        now[0] += 1_000_000.0
+        (turn,) = await b.store.claim_unfinished()
+        second = await b.worker(turn)
+        running = asyncio.create_task(second.run())
+        await second.human_input.answer(asked.id, "yes", "test")
+        end = await running
+    assert end is not None
+    assert (end.reason, end.steps) == ("done", 4)
 
 
 async def test_a_budget_is_extended_by_as_much_again_when_the_user_says_so(tmp_path: Path) -> None:

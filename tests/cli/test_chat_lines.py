@@ -47,6 +47,30 @@ def test_new_opens_another_session_and_resume_goes_back(hermes: Hermes) -> None:
     assert turns == {"first": 2, "": 1}
 
 
+def test_a_conversation_goes_back_branches_off_and_is_looked_at(hermes: Hermes) -> None:
+    lines = [
+        "hello", "please write a file", "/context", "/diff", "/cost", "/retry", "/retry anyway",
+        "/undo", "/branch other", "good morning", "/undo #3", "/undo", "/compact",
+    ]  # fmt: skip
+    done = hermes.run("chat", "--name", "talk", input="\n".join([*lines, ""]))
+    for words in (
+        "tool results", "commands may have changed more: 1 command ran", "use: main",
+        "what was done stays done: 1 effect: ran echo", "/retry anyway  sends your message again",
+        "sending again: please write a file", ": please write a file", "(other) is a branch of",
+        "back to before #3: hello",
+    ):  # fmt: skip
+        assert words in done.stdout, done.stdout
+    assert "cannot go back 1 messages: the conversation has 0" in done.stderr
+    assert "too short to be summarised" in done.stderr
+    rows = {row["name"]: row for row in hermes.json("sessions")}
+    assert rows["other"]["branch_of"] == rows["talk"]["id"]
+    said = [one for one in hermes.json("sessions", "show", "talk")["messages"]
+            if one["role"] == "user"]  # fmt: skip
+    assert [one.get("rewound", False) for one in said] == [False, True, True]
+    hermes.good("sessions", "resume", input="goodbye\n")  # the last one
+    assert hermes.json("sessions", "show", "other")["turns"] == rows["other"]["turns"] + 1
+
+
 def test_an_unknown_slash_command_names_the_nearest(shared: Hermes) -> None:
     done = shared.run("chat", input="/serch x\n/name\n/parked nonsense\n/export\n/resume\n")
     assert done.returncode == 1

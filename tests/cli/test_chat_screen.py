@@ -165,6 +165,20 @@ def test_several_lines_are_one_message(hermes: Hermes, open_chat: Open) -> None:
     assert said["text"] == "one\ntwo\nthree"
 
 
+def test_a_message_that_was_undone_returns_to_the_input_line(
+    hermes: Hermes, open_chat: Open
+) -> None:
+    chat = open_chat("--name", "talk")
+    chat.enter("hello")
+    chat.shows("Good day to you.")
+    chat.enter("/undo")
+    chat.shows("> hello", 2)
+    chat.enter(" there")
+    chat.shows("Good day to you.", 2)
+    said = [one["text"] for one in hermes.json("sessions", "show", "talk")["messages"]]
+    assert "hello there" in said
+
+
 def test_what_was_typed_is_remembered_in_the_home(hermes: Hermes, open_chat: Open) -> None:
     chat = open_chat()
     chat.enter("hello for later")

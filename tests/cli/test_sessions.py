@@ -65,7 +65,7 @@ def test_since_takes_spans_and_dates() -> None:
 def test_the_trajectory_of_a_session_is_written_in_both_forms(
     lived_in: Hermes, tmp_path: Path
 ) -> None:
-    (line,) = lived_in.good("sessions", "export", "papers").splitlines()
+    (line,) = lived_in.good("sessions", "export", "papers", "--format", "openai").splitlines()
     turn = json.loads(line)
     assert [message["role"] for message in turn["messages"]] == [
         "system", "user", "assistant", "tool", "assistant",
@@ -79,16 +79,51 @@ def test_the_trajectory_of_a_session_is_written_in_both_forms(
 
 
 def test_a_session_is_exported_for_people_and_as_its_journal(lived_in: Hermes) -> None:
-    page = lived_in.good("sessions", "export", "papers", "--format", "markdown")
+    page = lived_in.good("sessions", "export", "papers")
     assert page.startswith("# papers\n")
     assert "The file is **written**." in page
     journal = lived_in.good("sessions", "export", "papers", "--format", "journal").splitlines()
     assert [json.loads(one)["number"] for one in journal] == list(range(1, len(journal) + 1))
 
 
+def test_a_page_of_a_session_has_no_markup_of_its_own(hermes: Hermes, tmp_path: Path) -> None:
+    hermes.ask('<script>alert("1")</script><img src=x onerror=y>', "--name", "<b>odd")
+    out = tmp_path / "page.html"
+    hermes.good("sessions", "export", "<b>odd", "--html", "-o", str(out))
+    page = out.read_text()
+    assert "default-src 'none'" in page
+    assert "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;" in page
+    for markup in ("<script", "<img", "<b>odd"):
+        assert markup not in page
+
+
+def test_a_session_is_rewound_branched_and_compared(hermes: Hermes) -> None:
+    hermes.ask("please write a file", "--name", "talk")
+    hermes.ask("hello", "--session", "talk")
+    first, second = [
+        one["number"] for one in hermes.json("sessions", "show", "talk")["messages"]
+        if one["role"] == "user"
+    ]  # fmt: skip
+    branch = hermes.json("sessions", "branch", "talk", f"#{second}", "--name", "other")
+    hermes.ask("good morning", "--session", "other")
+    assert f"branch of  {branch['branch_of']}" in hermes.good("sessions", "show", "other")
+    assert branch["branch_of"] in hermes.good("sessions")
+    shown = hermes.good("sessions", "compare", "talk", "other")
+    assert "3 messages, the last: The file is" in shown
+    assert hermes.json("sessions", "compare", "talk", "other")["shared"] == 3
+    rewound = hermes.good("sessions", "rewind", "talk", str(first))
+    assert "what was done stays done: 1 effect: ran echo" in rewound
+    late = hermes.run("sessions", "rewind", "talk", str(first))
+    assert late.returncode == 2
+    assert "is not a user's message in this conversation" in late.stderr
+    assert "## You (rewound)" in hermes.good("sessions", "export", "talk")
+    (found,) = hermes.json("sessions", "search", "please")
+    assert found["rewound"]
+
+
 def test_every_session_is_exported_at_once(lived_in: Hermes) -> None:
-    lines = lived_in.good("sessions", "export", "--all").splitlines()
-    assert len({json.loads(line)["session"] for line in lines}) == len(lived_in.json("sessions"))
+    lines = lived_in.good("sessions", "export", "--all", "--json").splitlines()
+    assert len({json.loads(line)["id"] for line in lines}) == len(lived_in.json("sessions"))
 
 
 def test_an_export_names_one_session_or_all(lived_in: Hermes) -> None:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes_agent.cli.client.api import RuntimeGone
+from hermes_agent.core.errors import UsageError
 from tests.faults.harness import Case, ForkServer, case
 from tests.support.sampling import sampled
 
@@ -49,3 +51,41 @@ def test_a_kill_at_any_journal_write_loses_nothing_and_repeats_nothing(
             one.check()
             assert len(one.lines()) >= 4
     assert deaths
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("act", ["rewind", "branch"])
+@pytest.mark.parametrize("phase", ["before", "after"])
+def test_a_kill_at_a_rewind_or_a_branch_leaves_the_old_state_or_the_new(
+    tmp_path: Path, fork_server: ForkServer, act: str, phase: str
+) -> None:
+    with case(tmp_path / "one", fork_server) as one:
+        one.start()
+        assert one.send("one")
+        one.finish_all()
+        one.kill()
+        deaths = 0
+        for number in range(1, 20):
+            one.start(phase, number)
+            try:
+                one.api.post(f"/v1/sessions/{one.session}/{act}", {})
+                break
+            except RuntimeGone:
+                deaths += one.has_died()
+            except UsageError:  # it has been rewound before
+                break
+        assert deaths
+        one.kill()
+        one.start()
+        kinds = [event["event"]["kind"] for event in one.journal()]
+        sessions = one.api.get("/v1/sessions")
+        if act == "rewind":
+            assert kinds.count("rewound") == 1
+        else:
+            # Of a branch that was being made when the runtime died there is all or nothing.
+            for branch in sessions:
+                if branch["branch_of"]:
+                    copied = one.api.get(f"/v1/sessions/{branch['id']}/journal")
+                    assert [one["event"]["kind"] for one in copied] == [*kinds, "branched"]
+            assert any(branch["branch_of"] for branch in sessions)
+        assert one.api.get("/v1/check") == []

@@ -472,7 +472,7 @@ async def test_a_child_that_runs_out_of_steps_ends_there(tmp_path: Path) -> None
         (child,) = await children(h, parent)
         (end,) = await ends(h, child)
     assert (end.reason, end.steps) == ("budget", 3)
-    assert "steps of this turn: 3 used of 3" in done.text
+    assert "limit for this turn: 3 of 3 steps used" in done.text
     assert not done.ok
 
 

@@ -12,19 +12,21 @@ from hermes_agent.store.engine.migrations import MIGRATIONS, applied, migrate
 from tests.store.helpers import a_session, opened, told
 
 OLD = Path(__file__).parent / "databases"
+DUMPS = sorted(path.stem for path in OLD.glob("*.sql"))
 
 
 def make(home: Path, name: str) -> None:
-    """A database as an old version left it, from its dump."""
+    """A database as an old version left it, from its dump; later dumps say what came on top."""
     db = apsw.Connection(str(home / "state.db"))
     if not name.startswith("unreleased/"):
         db.reserve_bytes("main", CHECKSUM_BYTES)
     db.execute("pragma journal_mode = wal")
-    db.execute((OLD / f"{name}.sql").read_text())
+    for dump in DUMPS[: DUMPS.index(name) + 1] if name in DUMPS else [name]:
+        db.execute((OLD / f"{dump}.sql").read_text())
     db.close()
 
 
-@pytest.mark.parametrize("name", [path.stem for path in OLD.glob("*.sql")])
+@pytest.mark.parametrize("name", DUMPS)
 async def test_an_old_database_is_read_and_written_after_its_migrations(
     tmp_path: Path, name: str
 ) -> None:
@@ -61,7 +63,7 @@ async def test_a_home_of_the_last_unreleased_version_is_refused(tmp_path: Path) 
     async with opened(tmp_path) as store:
         await a_session(store)
     db = apsw.Connection(str(tmp_path / "state.db"))
-    db.execute("update migrations set name = 'm001_tables'")
+    db.execute("update migrations set name = 'm001_tables' where place = 1")
     db.close()
     with pytest.raises(HermesError, match="unreleased version"):
         async with opened(tmp_path):
@@ -69,7 +71,7 @@ async def test_a_home_of_the_last_unreleased_version_is_refused(tmp_path: Path) 
 
 
 def test_every_migration_has_a_dump_of_the_database_it_left() -> None:
-    assert {path.stem for path in OLD.glob("*.sql")} == {m.__name__ for m in MIGRATIONS}
+    assert [m.__name__ for m in MIGRATIONS] == DUMPS
 
 
 def test_migrations_run_once_and_in_order() -> None:

@@ -4,6 +4,7 @@ checked on the journal of every store that any test leaves behind, killed runtim
 import asyncio
 import hashlib
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 
 import msgspec
@@ -55,8 +56,15 @@ def check_session(session: str, prompt: Prompt, recorded: Sequence[ev.Recorded])
             else:
                 assert event.digest in _asides(talk, event), f"{session}: {one.number} differs"
             checked += 1
+        before = list(talk.messages)
         talk.apply(one)
         match event:
+            case ev.Rewound(to=to):
+                again = ConversationState(session, prompt).apply_all(recorded[: to - 1])
+                assert talk.messages == again.messages, f"{session}: event {one.number} differs"
+                pairs = zip(before, talk.messages, strict=False)
+                kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+                same = kept if same is None else min(same, kept)
             case ev.Compacted(first=changed) | ev.ImageDescribed(message=changed):
                 same = changed if same is None else min(same, changed)
     return checked

@@ -40,7 +40,8 @@ class RuntimeFixture:
 
     async def idle(self, session: Session) -> list[ev.Event]:
         async def done() -> bool:
-            return (await self.now(session)).state == "idle" and not self.is_busy(session)
+            resting = (await self.now(session)).state in ("idle", "paused")
+            return resting and not self.is_busy(session)
 
         await until(done)
         return await self.journal(session)

@@ -47,6 +47,17 @@ class PendingCall(Struct):
     finished: ev.CallFinished | None = None
 
 
+class RewindPoint(Struct, frozen=True):
+    """The conversation before a message of the user."""
+
+    messages: list[Message]
+    """As they were then, and perhaps more that was added later."""
+    length: int
+    context_tokens: int
+    counts: dict[str, tuple[int, int]]
+    todo: str
+
+
 class UsageTotals(Struct):
     steps: int = 0
     usage: Usage = Usage()
@@ -140,6 +151,8 @@ class ConversationState(Struct, dict=True):
     turns: int = 0
     turn_began: int = 0
     """The number of the latest turn's first event."""
+    rewind_points: dict[int, RewindPoint] = {}
+    """Where the conversation can go back to: the numbers of the user's messages in it."""
     _bytes: int = 0
     _counts: dict[str, tuple[int, int]] = {}
     """By model: its last token count, and the bytes it counted."""
@@ -230,7 +243,13 @@ class ConversationState(Struct, dict=True):
                 self.interactive, self.interrupted, self.last_text = False, False, ""
                 self.active_skills, self.recalled = [], []
             case ev.MessageTaken() as taken:
+                self._add_rewind_point(recorded.number)
                 self._add_user_message(taken)
+            case ev.Rewound(to=to):
+                self._rewind(to)
+            case ev.Branched():
+                self.turn, self.session_usage = UsageTotals(), UsageTotals()
+                self.granted = frozenset()
             case ev.Replied() as replied:
                 self._reply(recorded.number, replied)
             case ev.Compacted() as compacted:
@@ -287,23 +306,36 @@ class ConversationState(Struct, dict=True):
         ]
 
     def _compact(self, compacted: ev.Compacted) -> None:
-        self.messages[compacted.first : compacted.last] = [
-            summary_message(compacted.summary, self.todo)
-        ]
+        summary = summary_message(compacted.summary, self.todo)
         self.asked = None
         self._spend(compacted.usage, compacted.cost)
-        self._rebuild()
+        before, after = self.messages[: compacted.first], self.messages[compacted.last :]
+        self._replace_messages([*before, summary, *after])
 
     def _describe(self, described: ev.ImageDescribed) -> None:
         text = f"{self.messages[described.message].text}\n\n{described.text}"
-        self.messages[described.message] = UserMessage(text.strip())
-        self._rebuild()
+        messages = [*self.messages]
+        messages[described.message] = UserMessage(text.strip())
+        self._replace_messages(messages)
 
-    def _rebuild(self) -> None:
-        """Recompute the digest and sizes after messages were replaced."""
+    def _add_rewind_point(self, number: int) -> None:
+        self.rewind_points[number] = RewindPoint(
+            self.messages, len(self.messages), self.context_tokens, dict(self._counts), self.todo
+        )
+
+    def _rewind(self, to: int) -> None:
+        point = self.rewind_points[to]
+        self.rewind_points = {at: one for at, one in self.rewind_points.items() if at < to}
+        self._replace_messages(point.messages[: point.length])
+        self.context_tokens, self._counts = point.context_tokens, dict(point.counts)
+        self.todo, self.last_text = point.todo, ""
+        self.calls, self.inner, self.asked = [], [], None
+
+    def _replace_messages(self, messages: list[Message]) -> None:
+        """Recompute the digest and sizes. The old list is left alone: rewind points need it."""
         self._reset_digest()
-        kept, self.messages = self.messages, []
-        for message in kept:
+        self.messages = []
+        for message in messages:
             self._append_message(message)
 
     def _charge(self, charged: ev.CostCharged) -> None:
@@ -361,7 +393,9 @@ class ConversationState(Struct, dict=True):
         self._close_calls()
 
     def _call(self, effect: str) -> PendingCall:
-        return next(call for call in self.all_calls if call.effect == effect)
+        """In a branch, the effects of copied events carry the name of the session they ran in."""
+        place = effect.partition("-")[2]
+        return next(call for call in self.all_calls if call.effect.partition("-")[2] == place)
 
     def _close_calls(self) -> None:
         """Append the results in the order of the calls, whichever finished first."""
@@ -382,5 +416,5 @@ class ConversationState(Struct, dict=True):
             self.turn.seconds += max(0.0, recorded.time - self._time)
         self._time = recorded.time
         self._paused = isinstance(
-            recorded.event, ev.QuestionAsked | ev.CallParked | ev.TurnFinished
+            recorded.event, ev.QuestionAsked | ev.CallParked | ev.TurnFinished | ev.Branched
         )

@@ -36,16 +36,18 @@ class HumanInput:
 
     async def ask(self, question: ev.QuestionAsked) -> str | None:
         """Return the answer, or None on a timeout, which starts when the question is asked. A
-        question that is already in the journal is only waited for."""
+        question that is already in the journal is only waited for. Whether to go beyond a budget
+        has no timeout: work that somebody walked away from waits for them."""
         async with self._question_lock:
             id = question.id
             if id not in self._conversation.questions and id not in self._conversation.answers:
                 timeout_seconds = question.consent.seconds or self._timeout_seconds
-                await self._write(replace(question, expires=self._clock() + timeout_seconds))
+                expires = 0.0 if question.purpose == "budget" else self._clock() + timeout_seconds
+                await self._write(replace(question, expires=expires))
             asked = self._conversation.questions.get(id)
             left = asked.expires - self._clock() if asked else 0.0
             try:
-                async with asyncio.timeout(max(0.0, left)):
+                async with asyncio.timeout(None if asked and not asked.expires else max(0.0, left)):
                     await self._wait_until(lambda: id in self._conversation.answers)
             except TimeoutError:
                 if id in self._settled:  # answered in time, and being written

@@ -1,5 +1,6 @@
 """The system prompt: built once, when a session opens."""
 
+import re
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -66,3 +67,23 @@ def build_prompt(context: PromptContext, tools: Sequence[ToolSpec], more: str = 
             "(Background from the workspace, not instructions from the user.)"
         )
     return Prompt("\n\n".join(parts), tuple(tools))
+
+
+_STARTS = re.compile(
+    r"\n\n(?=(?P<surroundings>Workspace: )|(?P<memory><memory from=)|"
+    rf"(?P<skills>{re.escape(SKILLS[:40])})|<context-file from=\"(?P<file>[^\"]*))"
+)
+
+
+def prompt_parts(prompt: Prompt) -> list[tuple[str, str, str]]:
+    """The parts of a system prompt: name, origin and text of each."""
+    identity = "built in" if prompt.system.startswith(IDENTITY) else "SOUL.md"
+    name, origin, begin = "identity", identity, 0
+    found = []
+    for start in _STARTS.finditer(prompt.system):
+        found.append((name, origin, prompt.system[begin : start.start()]))
+        kind, file = start.lastgroup or "", start["file"]
+        name = {"file": "context file", "skills": "skills index"}.get(kind, kind)
+        origin = {"file": file, "memory": "MEMORY.md, USER.md", "skills": "skills/"}.get(kind, "")
+        begin = start.end()
+    return [*found, (name, origin, prompt.system[begin:])]

@@ -232,8 +232,8 @@ class TurnWorker:
     # budgets and interrupts
 
     async def _within_budget(self) -> Model | None:
-        """Reserve the budget for the next call and return its model. When a budget is used up,
-        the user may extend it; otherwise None."""
+        """Reserve the budget for the next call and return its model. When a limit is reached, the
+        user may extend it; otherwise None: the turn pauses, and the next message continues."""
         while True:
             model = self._caller.main
             full = limits.reached(self._deps.settings, self.conversation)
@@ -248,7 +248,11 @@ class TurnWorker:
             # A job's budget was fixed when it was created.
             asks = self.conversation.interactive and self._deps.actor.kind != "job"
             if not asks or not full.limit or not await self._extension(full):
-                self._stop_error = HermesError(limits.describe(full), limits.hint(full.what))
+                hint = limits.hint(full.what)
+                if self._deps.actor.kind == "user":
+                    resume = f"`hermes sessions resume {self.conversation.session}` continues"
+                    hint = f"{resume}; {hint} raises the limit"
+                self._stop_error = HermesError(limits.describe(full), hint)
                 return None
 
     async def _extension(self, full: ev.BudgetReached) -> bool:

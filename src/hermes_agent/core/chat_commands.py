@@ -10,5 +10,9 @@ ABOUT = {
     "parked": "calls with an unknown outcome",
     "approvals": "open questions",
     "model": "show or switch the model",
-    "cost": "what this session has used",
+    "cost": "what this session has cost",
+    "undo": "go back to before your last message; what was done stays",
+    "branch": "continue in a copy of this session",
+    "compact": "summarise the conversation now, to free room",
+    "context": "what fills the context window",
 }

@@ -101,6 +101,24 @@ class SessionTitled(BaseEvent, frozen=True, tag="session_titled"):
     title: str
 
 
+class Rewound(BaseEvent, frozen=True, tag="rewound"):
+    """The conversation goes back to before event `to`. What was said since stays in the journal,
+    and what was done since stays done."""
+
+    to: int
+    by: str = ""
+    key: str = ""
+    """The sender's own id for the request, if it may be repeated."""
+
+
+class Branched(BaseEvent, frozen=True, tag="branched"):
+    """The events before this one are copies of those of session `of`: what was said there is known
+    here, and what it cost was paid there."""
+
+    of: str
+    by: str = ""
+
+
 class TurnStarted(BaseEvent, frozen=True, tag="turn_started"):
     """A turn begins; the queued messages follow."""
 
@@ -295,7 +313,7 @@ class QuestionAsked(BaseEvent, frozen=True, tag="question_asked"):
     purpose: Literal["approval", "question", "budget"]
     text: str
     expires: float = 0.0
-    """When it expires and counts as refused."""
+    """When it expires and counts as refused; 0 means never."""
     effect: str = ""
     choices: tuple[str, ...] = ()
     consent: ApprovalRequirement = ApprovalRequirement()
@@ -329,8 +347,8 @@ class InterruptAsked(BaseEvent, frozen=True, tag="interrupt_asked"):
 
 
 class BudgetReached(BaseEvent, frozen=True, tag="budget_reached"):
-    """A budget is used up, or the worst-case cost of the `next` call does not fit into it. The turn
-    asks before it continues."""
+    """A limit is reached, or the worst-case cost of the `next` call does not fit into it. The turn
+    asks before it continues; if no one can answer, it pauses."""
 
     what: str
     used: float
@@ -393,9 +411,9 @@ class TurnFinished(BaseEvent, frozen=True, tag="turn_finished"):
 
 
 Event = (
-    SessionOpened | ModelChosen | SessionTitled | TurnStarted | TurnResumed | MessageTaken
-    | ImageDescribed | ModelRequested | ModelRetried | ModelRouted | CostCharged | Replied
-    | CallMade | CallJudged | CallIntended | CallFinished | CallParked | ParkDecided
+    SessionOpened | ModelChosen | SessionTitled | Rewound | Branched | TurnStarted | TurnResumed
+    | MessageTaken | ImageDescribed | ModelRequested | ModelRetried | ModelRouted | CostCharged
+    | Replied | CallMade | CallJudged | CallIntended | CallFinished | CallParked | ParkDecided
     | QuestionAsked | ApprovalGiven | QuestionAnswered | InterruptAsked | BudgetReached
     | BudgetWarned | Compacted | Summarised | NoticeIssued | TurnFinished
 )  # fmt: skip

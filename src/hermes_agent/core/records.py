@@ -56,8 +56,9 @@ class Session(Struct, frozen=True):
     prompt: str
     created: float
     updated: float
-    state: Literal["idle", "running", "waiting", "parked"]
-    """What its turn is doing: nothing, running, waiting for an answer, or parked."""
+    state: Literal["idle", "running", "waiting", "parked", "paused"]
+    """What its turn is doing: nothing, running, waiting for an answer, parked, or paused at a
+    limit, from where the next message continues."""
     messages: int
     turns: int
     usage: Usage
@@ -70,6 +71,10 @@ class Session(Struct, frozen=True):
     depth: int = 0
     """How many ancestors it has."""
     share: ChildLimits = ChildLimits()
+    branch_of: str = ""
+    """The session whose beginning it shares; empty unless it is a branch."""
+    branch_at: int = 0
+    """How many events it shares with that session."""
 
 
 class SessionMessage(Struct, frozen=True):
@@ -202,6 +207,8 @@ class Found(Struct, frozen=True):
     snippet: str
     score: float
     around: tuple[FoundMessage, ...] = ()
+    rewound: bool = False
+    """The conversation has since gone back to before this message."""
 
 
 class Health(Struct, frozen=True):

@@ -459,7 +459,8 @@ class BackgroundTasks:
             session = await self._context.store.session(id)
         except NotFound:
             return "the session is gone"
-        if not body["nudge"] and (session.turns != body["turn"] or session.state != "idle"):
+        resting = session.state in ("idle", "paused")
+        if not body["nudge"] and (session.turns != body["turn"] or not resting):
             return "the session went on"
         events = await self._context.store.events(id)
         before = [one.event for one in events if isinstance(one.event, ev.Summarised)]

@@ -31,6 +31,7 @@ from hermes_agent.learning.service import Learning
 from hermes_agent.models.registry import ModelRegistry
 from hermes_agent.runtime.model_selection import ModelSelection
 from hermes_agent.runtime.services import Domains, ServiceFactory, ServiceManager
+from hermes_agent.runtime.session_history import SessionHistory
 from hermes_agent.runtime.sessions import SessionService
 from hermes_agent.runtime.tools.selection import EmbeddedSessions, ToolSelection
 from hermes_agent.runtime.tools.services import ToolServiceFactory
@@ -172,6 +173,7 @@ class Runtime:
             context, self.models, self._roles, self._reservations
         )
         self.model_selection = ModelSelection(context, completions, self._turns)
+        self.session_history = SessionHistory(context, self._turns, completions)
         self.sessions = SessionService(
             context, self._turns, completions, self._gates, self.terminals, self._tool_services,
             self._tools,
@@ -206,8 +208,8 @@ class Runtime:
             self.jobs,
         )  # fmt: skip
         self.domains = Domains(
-            context, self.sessions, self.models, self.model_selection, self.outbound,
-            self.learning, self.incidents, self.jobs,
+            context, self.sessions, self.models, self.model_selection, self.session_history,
+            self.outbound, self.learning, self.incidents, self.jobs,
         )  # fmt: skip
         self.services = ServiceManager(self.domains, self._service_factories)
 

@@ -14,6 +14,7 @@ from hermes_agent.jobs.scheduler import JobScheduler
 from hermes_agent.learning.service import Learning
 from hermes_agent.models.registry import ModelRegistry
 from hermes_agent.runtime.model_selection import ModelSelection
+from hermes_agent.runtime.session_history import SessionHistory
 from hermes_agent.runtime.sessions import SessionService
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Domains(NamedTuple):
     sessions: SessionService
     models: ModelRegistry
     model_selection: ModelSelection
+    session_history: SessionHistory
     outbound: OutboundMessages
     learning: Learning
     incidents: IncidentService

@@ -73,7 +73,7 @@ class ResponsesApi:
     async def show(self, request: Request) -> Response:
         exchange = await self._found(request.path_params["id"])
         taken, end = await self._api.so_far(exchange)
-        if not taken and exchange.session.state == "idle":
+        if not taken and exchange.session.state in ("idle", "paused"):
             raise NotFound(f"there is no response {request.path_params['id']!r}", "")
         return reply(_response(exchange, "", _state(taken, end), end, None))
 

@@ -121,10 +121,13 @@ def _account(
 
 
 def reached(settings: Settings, conversation: ConversationState) -> BudgetReached | None:
-    """The first used-up budget of those that need no reservation: steps and seconds."""
+    """The first used-up limit of those that need no reservation."""
+    turn, loop = conversation.turn, settings.loop
     rows: tuple[tuple[str, float, float | None], ...] = (
-        ("steps of this turn", conversation.turn.steps, settings.loop.max_steps),
-        ("seconds of this turn", conversation.turn.seconds, settings.budgets.turn_seconds),
+        ("steps of this turn", turn.steps, loop.max_steps),
+        ("cost of this turn", turn.dollars, loop.max_dollars),
+        ("time of this turn", turn.seconds, loop.max_seconds),
+        ("seconds of this turn", turn.seconds, settings.budgets.turn_seconds),
     )
     for what, used, limit in rows:
         if limit is not None and used >= limit * (1 + conversation.extensions.get(what, 0)):
@@ -132,15 +135,30 @@ def reached(settings: Settings, conversation: ConversationState) -> BudgetReache
     return None
 
 
+def _amount(unit: str, value: float) -> str:
+    """`$2.50`, `90 min`, `500 steps`."""
+    if unit in ("dollars", "cost"):
+        return f"${value:.2f}" if value >= 1 or not value else f"${value:.4g}"
+    if unit in ("seconds", "time"):
+        return f"{value / 60:.0f} min" if value >= 120 else f"{value:.0f} s"
+    return f"{value:,.0f} {unit}"
+
+
 def describe(full: BudgetReached) -> str:
-    following = f", and the next call may take {full.next:g}" if full.next else ""
-    return f"{full.what}: {full.used:g} used of {full.limit:g}{following}"
+    unit, _, scope = full.what.partition(" of this ")
+    used = _amount(unit, full.used).removesuffix(f" {unit}")
+    limit = _amount(unit, full.limit)
+    following = f", and the next call may take {_amount(unit, full.next)}" if full.next else ""
+    return f"limit for this {scope}: {used} of {limit} used{following}"
 
 
 def question(full: BudgetReached, already: int) -> str:
-    more = rounds(full, already)
-    amount = "as much" if more == 1 else f"{more} times as much"
-    return f"{describe(full)}. Continue for {amount} again?"
+    unit = full.what.partition(" ")[0]
+    more = _amount(unit, full.limit * rounds(full, already))
+    return f"{describe(full)}. Continue with another {more}?"
+
+
+_SETTINGS = {"steps": "loop.max_steps", "cost": "loop.max_dollars", "time": "loop.max_seconds"}
 
 
 def hint(what: str) -> str:
@@ -149,7 +167,7 @@ def hint(what: str) -> str:
         amount = what.removesuffix(LEARNING)
         return f"`hermes config set learning.day_{amount} NUMBER`, or wait for tomorrow (UTC)"
     amount, _, scope = what.partition(" of this ")
-    setting = "loop.max_steps" if amount == "steps" else f"budgets.{scope}_{amount}"
+    setting = _SETTINGS.get(amount, f"budgets.{scope}_{amount}")
     later = ", or wait for tomorrow (UTC)" if scope == "day" else ""
     return f"`hermes config set {setting} NUMBER`{later}"
 

@@ -54,7 +54,7 @@ def questions_text(rows: list[dict[str, Any]], now: float) -> str:
         return "no open questions"
     lines = []
     for row in rows:
-        left = span(row["expires"] - now)
-        lines.append(f"{row['id']}  session {row['session']}, {row['purpose']}, {left} left")
+        left = f"{span(row['expires'] - now)} left" if row["expires"] else "no time limit"
+        lines.append(f"{row['id']}  session {row['session']}, {row['purpose']}, {left}")
         lines += [f"  {line}" for line in question_lines(row)]
     return "\n".join([*lines, "hint: `hermes approvals answer ID yes|no|session|always|TEXT`"])

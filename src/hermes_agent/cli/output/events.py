@@ -39,6 +39,10 @@ def event_line(event: Event) -> EventLine | None:
             return EventLine(f"{event['share']:.0%} of a budget is used: {used}", "!")
         case "compacted":
             return EventLine("the middle of the conversation was summarised to make room")
+        case "rewound":
+            return EventLine(f"the conversation went back to before #{event['to']}")
+        case "branched":
+            return EventLine(f"branched off from session {event['of']}")
         case "notice_issued":
             return EventLine(event["text"], "·" if event["level"] == "info" else "!")
         case "turn_resumed":
@@ -70,7 +74,7 @@ def _end(event: Event) -> str:
         case "interrupted":
             return "interrupted; what was done is kept"
         case "budget":
-            return f"stopped: {event['error'] or 'a budget is used up'}{hint}"
+            return f"paused at a {event['error'] or 'limit'}{hint}"
     return f"{event['error'] or event['reason']}{hint}"
 
 
@@ -147,7 +151,8 @@ def _covered(grant: str) -> str:
 
 def consent_prompt(question: Event) -> str:
     more = [f"{name[0]}={name}" for name in ("session", "always") if name in question["choices"]]
-    return f"allow? [{'/'.join(['y', 'N', *more])}] "
+    asked = "continue" if question["purpose"] == "budget" else "allow"
+    return f"{asked}? [{'/'.join(['y', 'N', *more])}] "
 
 
 def typed_answer(question: Event, typed: str) -> str | None:

@@ -18,12 +18,15 @@ Row = dict[str, Any]
 def sessions_text(rows: list[Row], now: float) -> str:
     if not rows:
         return NONE_YET
+    branches = any(row["branch_of"] for row in rows)
     cells = [
         (row["id"], row["state"], ago(row["updated"], now), str(row["messages"]),
-         dollars(row["cost"]), one_line(row["model"]), one_line(row["name"] or row["title"], 60))
+         dollars(row["cost"]), one_line(row["model"]), *([row["branch_of"]] if branches else []),
+         one_line(row["name"] or row["title"], 60))
         for row in rows
     ]  # fmt: skip
-    return table(("session", "state", "used", "messages", "cost", "model", "name"), cells)
+    heads = ("session", "state", "used", "messages", "cost", "model")
+    return table((*heads, *(["branch of"] if branches else []), "name"), cells)
 
 
 def found_text(rows: list[Row]) -> str:
@@ -32,6 +35,7 @@ def found_text(rows: list[Row]) -> str:
     for row in rows:
         who = one_line(f"{row['role']} {row['tool']}")
         title = f"  {one_line(row['title'], 50)}" if row["title"] else ""
+        title += "  (rewound)" if row["rewound"] else ""
         lines.append(f"{row['session']} {stamp(row['time'])} {who}{title}")
         lines.append(f"    {one_line(row['snippet'], 200)}")
         lines += [f"    · {near['role']}: {one_line(near['text'])}" for near in row["around"]]
@@ -113,14 +117,29 @@ def _markdown(api: RuntimeClient, session: Row) -> Iterator[str]:
     yield markdown(session, api.journal(session["id"]))
 
 
+def _html(api: RuntimeClient, session: Row) -> Iterator[str]:
+    from hermes_agent.cli.output.transcript import html_page
+
+    yield html_page(session, api.journal(session["id"]))
+
+
+def _document(api: RuntimeClient, session: Row) -> Iterator[str]:
+    from hermes_agent.cli.output.transcript import messages
+
+    said = list(messages(api.journal(session["id"])))
+    yield json.dumps({**session, "messages": said}, ensure_ascii=False) + "\n"
+
+
 def _journal(api: RuntimeClient, session: Row) -> Iterator[str]:
     for one in api.journal(session["id"]):
         yield json.dumps(one, ensure_ascii=False) + "\n"
 
 
 FORMS: dict[str, Callable[[RuntimeClient, Row], Iterator[str]]] = {
+    "markdown": _markdown,
+    "html": _html,
+    "json": _document,
     "openai": partial(_trajectories, form="openai"),
     "sharegpt": partial(_trajectories, form="sharegpt"),
-    "markdown": _markdown,
     "journal": _journal,
 }

@@ -21,7 +21,7 @@ ANSWER_SECONDS = 10.0
 
 KEYS = (
     "state", "pid", "reason", "hint", "home", "version", "model", "policy", "uptime", "working",
-    "parked", "questions", "listeners", "models", "today", "day_dollars", "learning",
+    "parked", "questions", "paused", "listeners", "models", "today", "day_dollars", "learning",
     "watch", "jobs", "gateway", "door",
 )  # fmt: skip
 
@@ -194,6 +194,9 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines.append(f"parked     {status['parked']}; `hermes parked` lists them")
     if status["questions"]:
         lines.append(f"questions  {status['questions']}; `hermes approvals` lists them")
+    if paused := status["paused"]:
+        at = f"at a limit: {one_line(', '.join(paused), 60)}"
+        lines.append(f"paused     {at}; `hermes sessions resume ID` continues")
     lines += _watch(status["watch"] or {})
     lines += _jobs(status["jobs"] or {}, time.time())
     lines += _services(status["gateway"] or {}, status["door"] or {})

@@ -1,5 +1,5 @@
-"""List, show, search, resume, rename, export and delete sessions, and show their children. Without
-an action, it lists them.
+"""List, show, search, resume, rewind, branch, compare, rename, export and delete sessions, and show
+their children. Without an action, it lists them.
 
 Name a session by its id, the beginning of its id, or its name."""
 
@@ -11,10 +11,11 @@ from typing import Any
 
 from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.arguments import json_option, natural, positive, session_name
-from hermes_agent.cli.client.api import RuntimeClient, session_path
+from hermes_agent.cli.client.api import RuntimeClient, login_name, session_path
 from hermes_agent.cli.output.events import token_counts
 from hermes_agent.cli.output.formatting import dollars, moment, one_line, sure
 from hermes_agent.cli.output.progress import Progress
+from hermes_agent.cli.output.session_history import branch_text, comparison_text, rewind_text
 from hermes_agent.cli.output.sessions import ALL, found_text, sessions_text, tree, tree_text
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.text.terminal import clean
@@ -29,27 +30,57 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument("--limit", type=positive, default=50, help="how many (default 50)")
     add_action(actions, "show", _show, "print what was said and done", "session")
     _search_arguments(add_action(actions, "search", _search, "search all sessions"))
-    resume = actions.add_parser(
-        "resume", help="continue in a chat", description="continue in a chat"
-    )
-    resume.add_argument("session", metavar="SESSION")
-    resume.set_defaults(act=_resume)
+    resume = add_action(actions, "resume", _resume, "continue in a chat; without a name, the last")
+    resume.add_argument("session", nargs="?", default="", metavar="SESSION")
+    _history_arguments(actions)
     add_action(actions, "rename", _rename, "give it a name", "session", "name")
-    export = actions.add_parser("export", help="write as JSON lines or Markdown")
-    export.set_defaults(act=_export)
-    export.add_argument("session", nargs="?", default="")
-    export.add_argument("--all", action="store_true", help="every session")
-    export.add_argument(
-        "--format",
-        choices=("openai", "sharegpt", "markdown", "journal"),
-        default="openai",
-        help="openai and sharegpt: a JSON line per turn; default openai",
-    )
-    export.add_argument("--out", default="", help="a file; default: standard output")
+    _export_arguments(add_action(actions, "export", _export, "write as Markdown, HTML or JSON"))
     delete = add_action(
         actions, "delete", _delete, "delete a session and all its messages", "session"
     )
     delete.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _history_arguments(actions: Any) -> None:
+    rewind = add_action(
+        actions, "rewind", _rewind, "go back to before a message; what was done stays", "session"
+    )
+    number = "the number of your message, as `show` has it"
+    rewind.add_argument("message", nargs="?", type=_message, default=0, help=number)
+    rewind.add_argument(
+        "--back", type=positive, default=1, help="or how many messages to go back (default 1)"
+    )
+    branch = add_action(
+        actions, "branch", _branch, "a new session with the same history", "session"
+    )
+    branch.add_argument("message", nargs="?", type=_message, default=0, help=f"up to {number}")
+    branch.add_argument("--name", default="", help="a name for the branch")
+    add_action(
+        actions, "compare", _compare, "where two sessions part, and what each did then",
+        "session", "other",
+    )  # fmt: skip
+
+
+def _message(text: str) -> int:
+    """`12` or `#12`."""
+    return positive(text.removeprefix("#"))
+
+
+def _export_arguments(export: argparse.ArgumentParser) -> None:
+    export.add_argument("session", nargs="?", default="")
+    export.add_argument("--all", action="store_true", help="every session")
+    forms = export.add_mutually_exclusive_group()
+    forms.add_argument("--html", dest="format", action="store_const", const="html",
+                       help="a web page in one file, without scripts")  # fmt: skip
+    forms.add_argument(
+        "--format",
+        choices=("markdown", "html", "json", "openai", "sharegpt", "journal"),
+        default="",
+        help="default markdown; openai and sharegpt: a JSON line per turn",
+    )
+    export.add_argument(
+        "-o", "--out", metavar="FILE", default="", help="a file; default: standard output"
+    )
 
 
 def _search_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,6 +119,8 @@ def _show(options: argparse.Namespace) -> int:
         f"model      {one_line(session['model'])}, policy {session['policy']}",
         f"workspace  {clean(session['workspace'])}",
     ]
+    if session["branch_of"]:
+        lines.append(f"branch of  {session['branch_of']}, up to event #{session['branch_at']}")
     if session["terminals"] != ["local"]:
         lines.append(f"terminals  {', '.join(session['terminals'])}")
     lines.append(f"spent      {token_counts(session['usage'])}{cost}")
@@ -113,10 +146,32 @@ def _search(options: argparse.Namespace) -> int:
 
 
 def _resume(options: argparse.Namespace) -> int:
-    from hermes_agent.cli.talk.chat.command import converse
+    from hermes_agent.cli.talk.chat.command import converse, last_session
 
     api = connect()
-    return converse(api, session=api.session(options.session))
+    return converse(
+        api, session=api.session(options.session) if options.session else last_session(api)
+    )
+
+
+def _rewind(options: argparse.Namespace) -> int:
+    body: dict[str, object] = {"message": options.message, "back": options.back, "by": login_name()}
+    done = connect().post(f"{session_path(options.session)}/rewind", body)
+    return emit(options, done, rewind_text(done))
+
+
+def _branch(options: argparse.Namespace) -> int:
+    name = session_name(options.name) if options.name else ""
+    body: dict[str, object] = {"message": options.message, "name": name, "by": login_name()}
+    branch = connect().post(f"{session_path(options.session)}/branch", body)
+    hint = f"`hermes sessions resume {branch['name'] or branch['id']}` continues it"
+    return emit(options, branch, f"{branch_text(branch)}; {hint}")
+
+
+def _compare(options: argparse.Namespace) -> int:
+    api = connect()
+    found = api.get(f"{session_path(options.session)}/compare", **{"with": options.other})
+    return emit(options, found, comparison_text(found))
 
 
 def _rename(options: argparse.Namespace) -> int:
@@ -132,13 +187,14 @@ def _export(options: argparse.Namespace) -> int:
         raise UsageError("name one session, or --all", "`hermes sessions` lists them")
     api = connect()
     chosen = api.get("/v1/sessions", limit=ALL) if options.all else [api.session(options.session)]
+    form = options.format or ("json" if options.json else "markdown")
     if not options.out:
-        sys.stdout.writelines(_exported(api, chosen, options.format))
+        sys.stdout.writelines(_exported(api, chosen, form))
         return 0
     try:
         with open(options.out, "w", encoding="utf-8") as file, Progress("exporting") as progress:
             sessions = progress.over(chosen, len(chosen))
-            file.writelines(_exported(api, sessions, options.format))
+            file.writelines(_exported(api, sessions, form))
     except OSError as error:
         raise HermesError(
             f"cannot write {options.out}: {error.strerror}", "name another file"

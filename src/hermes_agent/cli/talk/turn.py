@@ -89,9 +89,7 @@ def report(outcome: Event, as_json: bool, printer: Printer, **more: object) -> b
         case "failed":
             raise HermesError(outcome["error"], outcome["hint"])
         case "budget":
-            raise HermesError(
-                f"stopped: {outcome['error'] or 'a budget is used up'}", outcome["hint"]
-            )
+            raise HermesError(f"paused at a {outcome['error'] or 'limit'}", outcome["hint"])
         case "parked":
             print(f"session {outcome['session']} is waiting for a decision", file=sys.stderr)
         case "interrupted":

@@ -14,8 +14,14 @@ Dollars = Annotated[float, Meta(ge=0)]
 
 
 class LoopSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    max_steps: Count = 50
+    max_steps: Count = 500
     """Model replies in one turn before the agent pauses and asks."""
+    max_dollars: Dollars | None = 10.0
+    """Dollars one turn may cost, as far as prices are known, before the agent pauses and asks.
+    Checked between steps; `budgets` has limits that no call exceeds."""
+    max_seconds: Seconds | None = 14_400.0
+    """Seconds one turn may work before the agent pauses and asks, not counting the time spent
+    waiting for people."""
     compact_at: Annotated[float, Meta(gt=0, le=1)] = 0.8
     """Summarise the middle of the conversation when this share of the context window is used."""
     keep_first: Count = 2

@@ -15,6 +15,7 @@ from hermes_agent.core.gateway import (
     InboxEntry,
     PseudonymHasher,
     Role,
+    chat_key,
     person_of,
 )
 from hermes_agent.core.messages import Effort
@@ -30,6 +31,7 @@ from hermes_agent.gateway.approvals.questions import (
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.learning.service import Learning
 from hermes_agent.runtime.model_selection import ModelSelection
+from hermes_agent.runtime.session_history import SessionHistory
 from hermes_agent.runtime.sessions import SessionService
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class CommandRouter(Protocol):
     sessions: SessionService
     learning: Learning
     model_selection: ModelSelection
+    session_history: SessionHistory
     answers: AnswerHandler
     admission: Admission
     ids: PseudonymHasher
@@ -241,6 +244,39 @@ async def _cost(here: CommandContext, _words: str) -> str:
     return f"{spent}, {session.usage.input:,} tokens in, {session.usage.output:,} out"
 
 
+async def _undo(here: CommandContext, words: str) -> str:
+    if words and not words.isdigit():
+        raise UsageError(f"not a number: {words!r}", "/undo 2 goes back two messages")
+    key, by = f"undo:{here.entry.number}", who(here.identity)
+    history = here.router.session_history
+    done = await history.rewind(await here.session(), back=int(words or 1), by=by, key=key)
+    effects = ", ".join(dict.fromkeys(one.text for one in done.effects))
+    return f"Back to before: {done.text}\n{f'What was done stays: {effects}' if effects else ''}"
+
+
+async def _branch(here: CommandContext, words: str) -> str:
+    session, entry = await here.session(), here.entry
+    channel = here.identity.channel
+    person = here.router.person_key(entry.arrived, here.identity)
+    branch = await here.router.session_history.branch(
+        session, name=words, by=who(here.identity), source=channel,
+        key=chat_key(channel, person, entry.number),
+    )  # fmt: skip
+    await here.router.bind(entry.arrived, here.identity, branch)
+    return f"This chat continues in {branch.id}, a branch; /resume {session.id} goes back."
+
+
+async def _compact(here: CommandContext, _words: str) -> str:
+    done = await here.router.session_history.compact(await here.session())
+    return f"{done.messages} messages summarised: {done.before:,} tokens are now {done.after:,}."
+
+
+async def _context(here: CommandContext, _words: str) -> str:
+    found = await here.router.session_history.context(await here.session())
+    lines = [f"{found.used:,} of {found.window:,} tokens; summarised at {found.compacts_at:,}"]
+    return "\n".join([*lines, *(f"{one.name}: {one.tokens:,}" for one in found.parts)])
+
+
 async def _skills(here: CommandContext, _words: str) -> str:
     rows = await here.router.learning.list_skills()
     lines = [f"`/{one['name']}` {one['description']}" for one in rows if one["state"] != "retired"]
@@ -328,6 +364,10 @@ COMMANDS = {
     "resume": ChatCommand(_resume, "/resume ID", ABOUT["resume"]),
     "model": ChatCommand(_model, "/model [NAME] [EFFORT]", ABOUT["model"]),
     "effort": ChatCommand(_model, "/effort EFFORT", "how hard the model should think", owners=True),
+    "undo": ChatCommand(_undo, "/undo [N]", ABOUT["undo"]),
+    "branch": ChatCommand(_branch, "/branch [NAME]", ABOUT["branch"]),
+    "compact": ChatCommand(_compact, "/compact", ABOUT["compact"]),
+    "context": ChatCommand(_context, "/context", ABOUT["context"]),
     "cost": ChatCommand(_cost, "/cost", ABOUT["cost"]),
     "skills": ChatCommand(_skills, "/skills", "skills you can call as commands"),
     "approve": ChatCommand(_approve, "/approve [ID] [session|always]", "approve a request"),

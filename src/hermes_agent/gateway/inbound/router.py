@@ -69,6 +69,7 @@ class Router:
         self.sessions = domains.sessions
         self.learning = domains.learning
         self.model_selection = domains.model_selection
+        self.session_history = domains.session_history
         self._incidents = domains.incidents
         self.ids = ids
         self.people = IdentityResolver(context, ids)

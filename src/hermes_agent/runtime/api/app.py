@@ -33,6 +33,8 @@ from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.services import Row
 
 MAX_SESSIONS = 100_000
+LATEST = 50
+"""How many sessions the status looks at."""
 RESERVED = ("proof", "agent", "incident", "commander", "job")
 """Message sources that clients may not use."""
 KEEP_ALIVE_SECONDS = 15.0
@@ -104,6 +106,20 @@ class NewName(msgspec.Struct, forbid_unknown_fields=True):
     name: str
 
 
+class RewindBody(msgspec.Struct, forbid_unknown_fields=True):
+    message: int = 0
+    """The number of a user's message; 0 counts from the end."""
+    back: int = 1
+    by: str = "cli"
+
+
+class BranchBody(msgspec.Struct, forbid_unknown_fields=True):
+    message: int = 0
+    """The number of the user's message before which it ends; 0 means all of it."""
+    name: str = ""
+    by: str = "cli"
+
+
 class LocalApi:
     """The routes of one runtime. `stop` ends the process."""
 
@@ -128,6 +144,12 @@ class LocalApi:
             ("GET", "/v1/sessions/{id}/prompt", self.prompt),
             ("POST", "/v1/sessions/{id}/interrupt", self.interrupt),
             ("POST", "/v1/sessions/{id}/model", self.choose_model),
+            ("GET", "/v1/sessions/{id}/rewind", self.rewind_report),
+            ("POST", "/v1/sessions/{id}/rewind", self.rewind),
+            ("POST", "/v1/sessions/{id}/branch", self.branch),
+            ("GET", "/v1/sessions/{id}/compare", self.compare),
+            ("GET", "/v1/sessions/{id}/context", self.context),
+            ("POST", "/v1/sessions/{id}/compact", self.compact),
             ("POST", "/v1/models/test", self.test_model),
             ("GET", "/v1/models/health", self.models_health),
             ("GET", "/v1/costs", self.costs),
@@ -265,6 +287,37 @@ class LocalApi:
         )
         return reply(choice)
 
+    async def rewind_report(self, request: Request) -> Response:
+        given = msgspec.convert(dict(request.query_params), RewindBody, strict=False)
+        session = await self._session(request)
+        return reply(
+            await self._runtime.session_history.rewind_report(session, given.message, given.back)
+        )
+
+    async def rewind(self, request: Request) -> Response:
+        given = body_of(await request.body(), RewindBody)
+        session = await self._session(request)
+        history = self._runtime.session_history
+        return reply(await history.rewind(session, given.message, given.back, given.by))
+
+    async def branch(self, request: Request) -> Response:
+        given = body_of(await request.body(), BranchBody)
+        session = await self._session(request)
+        history = self._runtime.session_history
+        return reply(await history.branch(session, given.message, given.name, given.by))
+
+    async def compare(self, request: Request) -> Response:
+        session = await self._session(request)
+        other = await self._store.session(request.query_params.get("with", ""))
+        return reply(await self._runtime.session_history.compare(session, other))
+
+    async def context(self, request: Request) -> Response:
+        return reply(await self._runtime.session_history.context(await self._session(request)))
+
+    async def compact(self, request: Request) -> Response:
+        self._context.note_activity()
+        return reply(await self._runtime.session_history.compact(await self._session(request)))
+
     async def test_model(self, request: Request) -> Response:
         asked = body_of(await request.body(), NewTrial)
         self._context.note_activity()
@@ -364,12 +417,19 @@ async def runtime_status(runtime: Runtime) -> dict[str, Any]:
         "working": sorted(runtime.sessions.working),
         "parked": len(await runtime.context.store.parked()) if well else None,
         "questions": len(await runtime.context.store.questions()) if well else None,
+        "paused": await _paused(runtime) if well else None,
         "listeners": runtime.context.bus.listeners,
         "learning": await runtime.learning.status() if well else None,
         "watch": await runtime.incidents.status(),
         "jobs": await runtime.jobs.status() if well else None,
         **(await runtime.services.status()),
     }
+
+
+async def _paused(runtime: Runtime) -> list[str]:
+    """The latest sessions that paused at a limit."""
+    latest = await runtime.context.store.sessions(LATEST, parent="")
+    return [session.id for session in latest if session.state == "paused"]
 
 
 def _drift_routes(runtime: Runtime) -> Sequence[Row]:

@@ -3,8 +3,8 @@ and decisions."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -67,7 +67,8 @@ class TurnScheduler:
 
     @property
     def is_active(self) -> bool:
-        """Whether any turn runs or waits for an answer; parked turns do not count."""
+        """Whether any turn runs or waits for an answer; those that are parked, or paused at a
+        limit, do not count."""
         # A starting turn has no worker yet.
         return any(
             (worker := self._workers.get(session)) is None or not _is_parked(worker)
@@ -143,7 +144,7 @@ class TurnScheduler:
 
     async def _park_for_program(self, turn: Turn) -> None:
         """Park a program's effects of unknown outcome, so that they show at once."""
-        for call in (await self._conversation(turn.session)).all_calls:
+        for call in (await self.conversation(turn.session)).all_calls:
             lost = call.intended is not None and call.intended.unrecoverable and not call.finished
             if lost and not call.parked:
                 parked = ev.CallParked(call.effect, call.call.id, call.call.name, DIED)
@@ -151,7 +152,7 @@ class TurnScheduler:
 
     async def _park_begun(self, turn: Turn, why: str) -> bool:
         """Park started effects of a turn that cannot run; True while a decision is missing."""
-        all_calls = (await self._conversation(turn.session)).all_calls
+        all_calls = (await self.conversation(turn.session)).all_calls
         lost = [one for one in all_calls if one.intended is not None and not one.finished]
         waiting = [one for one in lost if one.decided is None]
         for call in waiting:
@@ -231,7 +232,7 @@ class TurnScheduler:
         reason = ""
         while True:
             try:
-                conversation = await self._conversation(session.id)
+                conversation = await self.conversation(session.id)
                 return conversation, await self._dependencies(session)
             except (NotFound, DamagedPage):
                 raise
@@ -255,7 +256,7 @@ class TurnScheduler:
         for recorded in told:
             self._bus.publish(recorded)
 
-    async def _conversation(self, session: str) -> ConversationState:
+    async def conversation(self, session: str) -> ConversationState:
         prompt = await self._store.prompt((await self._store.session(session)).prompt)
         return ConversationState(session, prompt).apply_all(await self._store.events(session))
 
@@ -293,8 +294,19 @@ class TurnScheduler:
         once: a chosen model answers from the next request on."""
         async with self._lock(session):
             if not await self._add_to_turn(session, events):
-                for recorded in await self._store.note(session.id, *events):
-                    self._bus.publish(recorded)
+                await self.add_at_rest(session, *events)
+
+    @asynccontextmanager
+    async def at_rest(self, session: Session) -> AsyncIterator[ConversationState]:
+        """The conversation of a session that is not working; no turn starts meanwhile."""
+        async with self._lock(session):
+            await self._store.check_at_rest(session.id)
+            yield await self.conversation(session.id)
+
+    async def add_at_rest(self, session: Session, *events: ev.Event) -> None:
+        """Add events, within `at_rest`."""
+        for recorded in await self._store.note(session.id, *events):
+            self._bus.publish(recorded)
 
     def _lock(self, session: Session) -> asyncio.Lock:
         """Keeps a turn from starting while events are added to the journal."""
@@ -388,5 +400,7 @@ def _is_parked(worker: TurnWorker) -> bool:
     for call in reversed(worker.conversation.inner):
         if call.effect in waiting:
             waiting.add(call.by)
+    if any(one.purpose == "budget" for one in worker.conversation.questions.values()):
+        return True
     open_calls = worker.conversation.unfinished
     return bool(open_calls) and all(call.effect in waiting for call in open_calls)

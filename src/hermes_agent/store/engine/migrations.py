@@ -21,7 +21,15 @@ def m001_store(db: apsw.Connection) -> None:
         db.execute((folder / f"{name}.sql").read_text(encoding="utf-8"))
 
 
-MIGRATIONS: Sequence[Migration] = (m001_store,)
+def m002_branches(db: apsw.Connection) -> None:
+    db.execute(
+        "alter table sessions add column branch_of text not null default '';"
+        "alter table sessions add column branch_at integer not null default 0;"
+        "create index events_rewound on events (session, number) where kind = 'rewound';"
+    )
+
+
+MIGRATIONS: Sequence[Migration] = (m001_store, m002_branches)
 
 
 def applied(db: apsw.Connection) -> list[str]:

@@ -21,6 +21,7 @@ from hermes_agent.core.events import (
     QuestionAsked,
     Recorded,
     Replied,
+    Rewound,
     SessionTitled,
     TurnFinished,
     encode,
@@ -262,6 +263,13 @@ def _finish_turn(cursor: AppendCursor, event: TurnFinished) -> None:
         tasks.add_task(cursor.db, task)
 
 
+def _rewind(cursor: AppendCursor, _event: Rewound) -> None:
+    """A turn that paused at a limit is not continued from there any more."""
+    cursor.db.execute(
+        "update turns set state = 'rewound' where session = ? and state = 'budget'", (cursor.key,)
+    )
+
+
 _PROJECTIONS: dict[type[Event], Callable[[AppendCursor, Any], None]] = {
     MessageTaken: _take_message,
     Replied: _reply,
@@ -276,4 +284,5 @@ _PROJECTIONS: dict[type[Event], Callable[[AppendCursor, Any], None]] = {
     QuestionAsked: _ask,
     QuestionAnswered: _answer,
     TurnFinished: _finish_turn,
+    Rewound: _rewind,
 }

@@ -140,7 +140,7 @@ def _not_in_the_log(db: Connection) -> list[str]:
     kinds = ", ".join(f"'{kind.__struct_config__.tag}'" for kind in _DETAILS)
     found = db.rows(
         "select s.id, e.number from events e join sessions s on s.key = e.session "
-        f"where e.kind in ({kinds}) "
+        f"where e.kind in ({kinds}) and e.number > s.branch_at "
         "and e.time >= (select value from meta where name = 'audit_since') "
         "and not exists (select 1 from audit a where a.session = s.id and a.event = e.number) "
         "limit 20",

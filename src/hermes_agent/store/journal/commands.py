@@ -6,11 +6,13 @@ import msgspec
 
 from hermes_agent.core.errors import Fenced, UsageError
 from hermes_agent.core.events import (
+    Branched,
     Event,
     MessageTaken,
     Recorded,
     SessionOpened,
     TurnStarted,
+    decode,
 )
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.records import NewSession, Session, SessionMessage, Turn
@@ -18,7 +20,7 @@ from hermes_agent.store.engine.connection import Connection
 from hermes_agent.store.journal import queries
 from hermes_agent.store.journal.append import AppendCursor, add_events, cursor_of
 from hermes_agent.store.knowledge.documents import drop_docs
-from hermes_agent.store.search.index import SPOKEN
+from hermes_agent.store.search.index import SPOKEN, index, spoken
 
 
 def probe(db: Connection) -> None:
@@ -38,14 +40,28 @@ def _free_name(db: Connection, name: str, key: int | None = None) -> None:
 
 
 def open_session(db: Connection, new: NewSession, prompt: Prompt) -> Session:
-    if new.once:
-        row = db.execute("select id from sessions where belongs = ?", (new.key,)).fetchone()
-        if row is not None:
-            return queries.session(db, str(row[0]))
-    _free_name(db, new.name)
+    if (opened_before := _known(db, new)) is not None:
+        return opened_before
     body = msgspec.json.encode(prompt)
     digest = hashlib.sha256(body).hexdigest()
     db.execute("insert or ignore into prompts values (?, ?)", (digest, body.decode()))
+    id = _insert_session(db, new, digest)
+    opened = SessionOpened(
+        new.workspace, new.policy, new.model, digest, new.source, new.terminals, new.effort,
+        new.parent,
+    )  # fmt: skip
+    add_events(_cursor(db, id), [opened])
+    return queries.session(db, id)
+
+
+def _known(db: Connection, new: NewSession) -> Session | None:
+    row = db.execute("select id from sessions where belongs = ?", (new.key,)).fetchone()
+    return queries.session(db, str(row[0])) if new.once and row is not None else None
+
+
+def _insert_session(db: Connection, new: NewSession, prompt: str) -> str:
+    """The id of a new session without events."""
+    _free_name(db, new.name)
     id = db.context.new_id()
     while db.execute("select 1 from sessions where id = ?", (id,)).fetchone() is not None:
         id = db.context.new_id()
@@ -55,22 +71,48 @@ def open_session(db: Connection, new: NewSession, prompt: Prompt) -> Session:
         "values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?11, ?12, "
         "coalesce((select depth + 1 from sessions where id = ?12), 0), ?13)",
         (
-            id, new.name, new.key, new.source, new.workspace, new.policy, new.model, digest,
+            id, new.name, new.key, new.source, new.workspace, new.policy, new.model, prompt,
             db.now(), ",".join(new.terminals), new.effort, new.parent,
             msgspec.json.encode(new.share).decode(),
         ),
     )  # fmt: skip
-    opened = SessionOpened(
-        new.workspace, new.policy, new.model, digest, new.source, new.terminals, new.effort,
-        new.parent,
-    )  # fmt: skip
-    add_events(_cursor(db, id), [opened])
-    return queries.session(db, id)
+    return id
 
 
 def note(db: Connection, session: str, *events: Event) -> list[Recorded]:
     """Add events to a session that no turn is working on."""
     return add_events(_cursor(db, session), events)
+
+
+def branch(db: Connection, of: str, at: int, new: NewSession, by: str) -> Session:
+    """Open a session that begins with a copy of the first `at` events of another. The copies count
+    nowhere: not as costs or effects, not in the audit log, not in the search index."""
+    if (opened_before := _known(db, new)) is not None:
+        return opened_before
+    key = queries.session_key(db, of)
+    prompt = str(db.execute("select prompt from sessions where key = ?", (key,)).get)
+    id = _insert_session(db, new, prompt)
+    copy = queries.session_key(db, id)
+    db.execute(
+        "insert into events (session, number, kind, time, body) "
+        "select ?1, number, kind, time, body from events where session = ?2 and number <= ?3 "
+        "order by number",
+        (copy, key, at),
+    )
+    kinds = "select count(*) from events where session = ?1 and kind"
+    db.execute(
+        "update sessions set last = ?2, branch_of = ?3, branch_at = ?2, "
+        "title = (select title from sessions where key = ?4), "
+        f"turns = ({kinds} = 'turn_started'), "
+        f"messages = ({kinds} in ('message_taken', 'replied', 'call_finished')) where key = ?1",
+        (copy, at, of, key),
+    )
+    db.execute(
+        "insert or ignore into blobs (hash, session) select hash, ? from blobs where session = ?",
+        (copy, key),
+    )
+    add_events(_cursor(db, id), [Branched(of, by)])
+    return queries.session(db, id)
 
 
 def rename_session(db: Connection, id: str, name: str) -> None:
@@ -84,6 +126,7 @@ def delete_session(db: Connection, id: str) -> None:
     learned from it."""
     key = queries.session_key(db, id)
     prompt = db.execute("select prompt from sessions where key = ?", (key,)).get
+    _index_branch(db, id, key)
     db.execute(
         "delete from words where rowid in (select id from events where session = ? "
         f"and kind in {SPOKEN})",
@@ -100,6 +143,29 @@ def delete_session(db: Connection, id: str) -> None:
         (prompt,),
     )
     db.blobs.release(db, key)
+
+
+def _index_branch(db: Connection, id: str, key: int) -> None:
+    """Let the search find in the longest branch of a session what it found in the session."""
+    row = db.execute(
+        "select key, source, branch_at from sessions where branch_of = ? "
+        "order by branch_at desc limit 1",
+        (id,),
+    ).fetchone()
+    if row is None:
+        return
+    branch, source, at = row
+    copies = db.rows(
+        "select copy.id, copy.body from events mine join events copy "
+        "on copy.session = ? and copy.number = mine.number where mine.session = ? "
+        f"and mine.number <= ? and mine.kind in {SPOKEN} "
+        "and exists (select 1 from words where rowid = mine.id)",
+        (branch, key, at),
+    )
+    for event, body in copies:
+        message = spoken(decode(db.blobs.unpack(body)))
+        if message is not None:
+            index(db, event, branch, source, message)
 
 
 def receive(db: Connection, session: str, message: SessionMessage) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hermes_agent.core.errors import HermesError, NotFound
+from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.events import (
     ApprovalGiven,
     CallJudged,
@@ -37,10 +37,12 @@ select s.id, s.name, s.title, s.belongs, s.source, s.workspace, s.policy, s.mode
     when exists (select 1 from effects where session = s.key and state = 'parked') then 'parked'
     when exists (select 1 from questions where session = s.key) then 'waiting'
     when exists (select 1 from turns where session = s.key and ended is null) then 'running'
+    when s.parent = '' and s.source not in ('job', 'incident', 'proof') and 'budget' =
+      (select state from turns where session = s.key order by id desc limit 1) then 'paused'
     else 'idle'
   end,
   s.messages, s.turns, s.input, s.output, s.cached, s.cost, s.terminals, s.effort,
-  s.parent, s.depth, s.share
+  s.parent, s.depth, s.share, s.branch_of, s.branch_at
 from sessions s
 """
 
@@ -58,7 +60,9 @@ def _sessions(db: Connection, rest: str, values: Sequence[str | int]) -> list[Se
         share = msgspec.json.decode(row[22], type=ChildLimits)
         terminals = tuple(row[18].split(","))
         usage = Usage(*row[14:17])
-        found.append(Session(*[*row[:14], usage, row[17], terminals, *row[19:22], share]))
+        found.append(
+            Session(*[*row[:14], usage, row[17], terminals, *row[19:22], share, *row[23:]])
+        )
     return found
 
 
@@ -146,6 +150,23 @@ def unfinished_turn(db: Connection, session: str) -> Turn | None:
     return None if row is None else Turn(row[0], session, row[1])
 
 
+def check_at_rest(db: Connection, id: str) -> None:
+    """Raise if a turn of the session runs, waits or is about to start."""
+    stop = f"or stop the turn: `hermes interrupt {id}`"
+    match session(db, id).state:
+        case "parked":
+            trouble = "has effects with an unknown outcome", "decide them first: `hermes parked`"
+        case "waiting":
+            trouble = "has an open question", f"answer it first: `hermes approvals`, {stop}"
+        case "running":
+            trouble = "is working", f"wait until it has finished, {stop}"
+        case _ if id in sessions_with_queued_messages(db):
+            trouble = "has a message that is not answered yet", f"wait for the answer, {stop}"
+        case _:
+            return
+    raise UsageError(f"session {id} {trouble[0]}", trouble[1])
+
+
 def parked(
     db: Connection,
 ) -> list[Parked]:
@@ -225,6 +246,7 @@ def judgements(
     found = db.rows(
         "select s.id, s.policy, e.session, e.time, e.body from events e "
         "join sessions s on s.key = e.session where e.kind = 'call_judged' and e.time >= ?1 "
+        "and e.number > s.branch_at "
         "and (?2 = '' or s.id = ?2) order by e.time desc, e.number desc limit ?3",
         (since, session, limit),
     )

@@ -14,6 +14,7 @@ from hermes_agent.core.events import (
     Event,
     MessageTaken,
     Replied,
+    Rewound,
     Summarised,
     decode,
 )
@@ -168,8 +169,8 @@ def _marks(db: Connection, wanted: SearchFilter) -> list[str] | None:
 
 
 def _range(db: Connection, wanted: SearchFilter) -> tuple[int, int]:
-    """The range of ids in the filter's time. Ids grow with time, so both ends are found by
-    bisection; the slack allows for clocks that were set back a little."""
+    """The range of ids in the filter's time. Ids grow with time, except for the copies in branches,
+    so both ends are found by bisection; the slack allows for clocks that were set back a little."""
     first, last = 1, db.execute("select max(id) from events").get or 0
     if wanted.since is not None:
         since = wanted.since - _CLOCK_SLACK
@@ -185,7 +186,8 @@ def _halve(db: Connection, low: int, high: int, past: Callable[[float], bool]) -
     while low < high:
         middle = (low + high) // 2
         row = db.execute(
-            "select id, time from events where id between ? and ? order by id limit 1",
+            "select e.id, e.time from events e join sessions s on s.key = e.session "
+            "where e.id between ? and ? and e.number > s.branch_at order by e.id limit 1",
             (middle, high),
         ).fetchone()
         if row is None or past(row[1]):
@@ -242,7 +244,17 @@ def _found(db: Connection, row: _Row, terms: Sequence[FtsTerm], around: int) -> 
         snippet=snippet(message.text, terms),
         score=row.score,
         around=_around(db, row, around) if around else (),
+        rewound=_is_rewound(db, row),
     )
+
+
+def _is_rewound(db: Connection, row: _Row) -> bool:
+    later = db.rows(
+        "select body from events where session = ? and number > ? and kind = 'rewound'",
+        (row.key, row.number),
+    )
+    rewinds = [decode(db.blobs.unpack(body)) for (body,) in later]
+    return any(isinstance(one, Rewound) and one.to <= row.number for one in rewinds)
 
 
 def _message(db: Connection, body: str | bytes) -> Spoken:

@@ -181,7 +181,7 @@ class Tools:
 
     async def _submit(self, message: dict[str, object], call: ServedCall) -> TurnCursor:
         sent = await run_sync(send, self._api, message)
-        call.session, call.ours = sent["session"], sent["state"] == "idle"
+        call.session, call.ours = sent["session"], sent["state"] in ("idle", "paused")
         if call.cancelled:  # while it was being submitted
             await self._calls.stop(call)
         return TurnCursor(sent["session"], sent["key"], sent["after"])
@@ -206,7 +206,7 @@ class Tools:
         """The last answer of a session, or its state."""
         row = await self._session(session)
         journal = await self._journal(row)
-        if row["state"] == "idle":
+        if row["state"] in ("idle", "paused"):
             outcome = last_turn(row["id"], journal)
             if outcome is None:
                 raise NotFound("the session has no answer yet", "`ask` with it")

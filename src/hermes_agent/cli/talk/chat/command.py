@@ -17,6 +17,9 @@ from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.talk.chat.session import ChatSession, check_free
 from hermes_agent.core.errors import NotFound, UsageError
 
+NOT_PEOPLE = ("library", "job", "incident", "proof")
+"""Sources of sessions in which nobody chats."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     session_options(parser)
@@ -38,13 +41,19 @@ def run(options: argparse.Namespace) -> int:
     if options.session:
         session = api.session(options.session)
     elif options.last:
-        newest = [one for one in api.get("/v1/sessions?parent=") if one["source"] != "library"]
-        if not newest:
-            raise NotFound("there is no session to continue", "`hermes chat` opens one")
-        session = newest[0]
+        session = last_session(api)
     if opening["name"]:
         check_free(api, str(opening["name"]))
     return converse(api, session=session, opening=opening)
+
+
+def last_session(api: RuntimeClient) -> dict[str, Any]:
+    """The newest conversation with people."""
+    rows: list[dict[str, Any]] = api.get("/v1/sessions?parent=&limit=1000")
+    newest = next((one for one in rows if one["source"] not in NOT_PEOPLE), None)
+    if newest is None:
+        raise NotFound("there is no session to continue", "`hermes chat` opens one")
+    return newest
 
 
 def converse(

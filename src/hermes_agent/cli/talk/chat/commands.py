@@ -5,14 +5,22 @@ import os
 import time
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hermes_agent.cli.arguments import EFFORT_LEVELS, absolute_model, read_files, session_name
 from hermes_agent.cli.client.api import quoted
 from hermes_agent.cli.decide.approvals import answer_question, questions_text
 from hermes_agent.cli.decide.parked import DECISIONS, decide, parked_text
-from hermes_agent.cli.output.events import token_counts, with_effort
-from hermes_agent.cli.output.formatting import dollars
+from hermes_agent.cli.output.events import with_effort
+from hermes_agent.cli.output.formatting import count, one_line
+from hermes_agent.cli.output.session_history import (
+    branch_text,
+    changes_text,
+    context_text,
+    costs_text,
+    rewind_text,
+    stays_text,
+)
 from hermes_agent.cli.output.sessions import export, found_text, sessions_text
 from hermes_agent.cli.output.transcript import messages, tool_line
 from hermes_agent.cli.run.status import current_status, status_lines
@@ -133,8 +141,79 @@ def _approvals(talk: ChatSession, words: str) -> str:
 def _cost(talk: ChatSession, _words: str) -> str:
     if not talk.id:
         return "nothing spent yet"
-    session = talk.session()
-    return f"{dollars(session['cost'])}, {token_counts(session['usage'])}"
+    models, uses = (talk.api.get("/v1/costs", by=by, session=talk.id) for by in ("model", "use"))
+    return costs_text(talk.session(), models, uses)
+
+
+# going back, branching off
+
+
+def _undo(talk: ChatSession, words: str) -> str:
+    _needs_session(talk)
+    if not words.removeprefix("#").isdigit() and words:
+        raise UsageError(f"not a number: {words!r}", "/undo 2 goes back two messages; /undo #12")
+    done = _rewind(talk, _report(talk, words))
+    talk.draft = done["text"]
+    return rewind_text(done)
+
+
+def _report(talk: ChatSession, words: str) -> dict[str, Any]:
+    """What going back to before a message would do: `2` from the end, or `#12`."""
+    number = int(words.removeprefix("#") or 1)
+    message, back = (number, 1) if words.startswith("#") else (0, number)
+    report: dict[str, Any] = talk.look("rewind", message=message, back=back)
+    return report
+
+
+def _rewind(talk: ChatSession, report: dict[str, Any]) -> dict[str, Any]:
+    """Go back, once: the message's number says where. Its files are attached to the next one."""
+    done: dict[str, Any] = talk.act("rewind", message=report["message"])
+    talk.files = done["files"]
+    return done
+
+
+def _retry(talk: ChatSession, words: str) -> str:
+    _needs_session(talk)
+    report = _report(talk, "")
+    if report["effects"] and words != "anyway":
+        return (
+            f"{stays_text(report['effects'])}\n"
+            "/retry anyway  sends your message again; the agent may do them twice"
+        )
+    talk.outgoing = _rewind(talk, report)["text"]
+    return f"sending again: {one_line(talk.outgoing, 60)}"
+
+
+def _branch(talk: ChatSession, words: str) -> str:
+    _needs_session(talk)
+    first, _, rest = words.partition(" ")
+    message, name = (first, rest) if first[:1] == "#" and first[1:].isdigit() else ("", words)
+    name = session_name(name.strip()) if name.strip() else ""
+    branch = talk.act("branch", message=int(message[1:] or 0), name=name)
+    talk.enter(branch)
+    return branch_text(branch)
+
+
+def _compact(talk: ChatSession, _words: str) -> str:
+    _needs_session(talk)
+    done = talk.act("compact")
+    shorter = f"about {done['before']:,} tokens are now {done['after']:,}"
+    return f"{count(done['messages'], 'message')} summarised: {shorter}"
+
+
+def _context(talk: ChatSession, _words: str) -> str:
+    _needs_session(talk)
+    return context_text(talk.look("context"))
+
+
+def _diff(talk: ChatSession, words: str) -> str:
+    _needs_session(talk)
+    return changes_text(talk.session(), talk.journal(), words)
+
+
+def _needs_session(talk: ChatSession) -> None:
+    if not talk.id:
+        raise UsageError("there is no conversation yet", "write something first")
 
 
 def _model(talk: ChatSession, words: str) -> str:
@@ -236,6 +315,14 @@ SLASHES = {
     ),
     "show": SlashCommand(_show, "/show [N]", "the whole output of a tool call, or of the last one"),
     "edit": SlashCommand(_edit, "/edit", "write your message in $EDITOR"),
+    "undo": SlashCommand(_undo, "/undo [N|#MESSAGE]", ABOUT["undo"]),
+    "retry": SlashCommand(
+        _retry, "/retry", "go back to before your last message and send it again"
+    ),
+    "branch": SlashCommand(_branch, "/branch [#MESSAGE] [NAME]", ABOUT["branch"]),
+    "compact": SlashCommand(_compact, "/compact", ABOUT["compact"]),
+    "context": SlashCommand(_context, "/context", ABOUT["context"]),
+    "diff": SlashCommand(_diff, "/diff [FILE]", "what this session has changed in files"),
     "cost": SlashCommand(_cost, "/cost", ABOUT["cost"]),
     "export": SlashCommand(_export, "/export [FILE]", "write this session as Markdown", "file"),
     "quit": SlashCommand(_quit, "/quit", "leave; the agent keeps working"),

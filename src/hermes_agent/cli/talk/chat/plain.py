@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 
 from hermes_agent.cli.output.events import Printer
 from hermes_agent.cli.talk.chat.commands import is_slash, run_slash
@@ -15,11 +16,13 @@ PROMPT = "> "
 def run_plain(talk: ChatSession, terminal: bool) -> int:
     """Chat until the input ends. In a pipe, the exit code is 1 if a turn failed."""
     failed = False
-    for line in _typed() if terminal else _lines():
+    for line in _typed(talk) if terminal else _lines():
         try:
             if is_slash(talk, line):
                 if text := run_slash(talk, line):
                     print(text, flush=True)
+                again, talk.outgoing = talk.outgoing, ""
+                failed = bool(again and not _turn(talk, again, terminal)) or failed
             else:
                 failed = not _turn(talk, line, terminal) or failed
         except HermesError as error:
@@ -50,12 +53,14 @@ def _joined(lines: Iterator[str]) -> Iterator[str]:
         yield held
 
 
-def _typed() -> Iterator[str]:
-    import readline  # noqa: F401 - gives `input` line editing
+def _typed(talk: ChatSession) -> Iterator[str]:
+    import readline
 
     def read() -> Iterator[str]:
         interrupted = False
         while True:
+            readline.set_startup_hook(partial(readline.insert_text, talk.draft))
+            talk.draft = ""
             try:
                 yield input(PROMPT)
                 interrupted = False

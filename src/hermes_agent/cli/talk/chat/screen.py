@@ -361,6 +361,11 @@ class Screen:
             return
         if text := run_slash(talk, line):
             self._say(ViewPiece("plain", clean(text)))
+        draft, again, talk.draft, talk.outgoing = talk.draft, talk.outgoing, "", ""
+        if draft:
+            self._loop.call_soon_threadsafe(self._buffer.insert_text, clean(draft))
+        if again:
+            self._line(again, [])
         if talk.id != before:
             self._loop.call_soon_threadsafe(self._switch)
 

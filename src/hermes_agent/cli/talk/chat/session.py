@@ -40,6 +40,10 @@ class ChatSession:
         self._sent: dict[str, SentMessage] = {}
         self.files: list[dict[str, str]] = []
         """Attached to the next message."""
+        self.draft = ""
+        """A text that the input line should offer for editing."""
+        self.outgoing = ""
+        """A message that a command wants to be sent next."""
         if session is not None:
             self.enter(session)
 
@@ -93,6 +97,15 @@ class ChatSession:
         if choice["switched"]:
             self.model = choice["model"]
         return choice
+
+    def look(self, what: str, **query: object) -> Any:
+        """A report on the current session."""
+        return self._ours(lambda path: self.api.get(f"{path}/{what}", **query))
+
+    def act(self, action: str, **body: object) -> Any:
+        """Do something with the current session."""
+        by: dict[str, object] = {"by": login_name()} if body else {}
+        return self._ours(lambda path: self.api.post(f"{path}/{action}", {**body, **by}))
 
     def open_with(self, name: str, effort: str) -> None:
         """Open the next session with this model."""
@@ -163,7 +176,7 @@ def split_journal(journal: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], 
     """The finished turns, and the number of their last event."""
     ended = 0
     for place, one in enumerate(journal):
-        if one["event"]["kind"] in ("turn_finished", "session_opened"):
+        if one["event"]["kind"] in ("turn_finished", "session_opened", "branched", "rewound"):
             ended = place + 1
     past = journal[:ended]
     return past, past[-1]["number"] if past else 0

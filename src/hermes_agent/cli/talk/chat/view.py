@@ -440,7 +440,7 @@ class ChatView:
 def recap(past: list[dict[str, Any]]) -> list[ViewPiece]:
     """The end of a journal: what was said and done last."""
     pieces = []
-    for one in list(messages(past))[-RECAP:]:
+    for one in [one for one in messages(past) if not one.get("rewound")][-RECAP:]:
         match one["role"]:
             case "user" | "assistant" as role:
                 pieces.append(ViewPiece(_RECAPPED[role], clean(one["text"])))
