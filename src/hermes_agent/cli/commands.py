@@ -88,6 +88,11 @@ _GROUPS = {
         ("model", "manage.model.command", "Choose, list and test models; keys and logins"),
         ("cost", "manage.cost", "What was spent, by day, session, model and use"),
         ("config", "manage.config", "Show, get and set settings"),
+        (
+            "import",
+            "manage.imports.command",
+            "Bring over a home of hermes-agent, OpenClaw, nanobot",
+        ),
         ("backup", "manage.backup:backup", "Write a verified copy of the home to a file"),
         ("restore", "manage.backup:restore", "Restore a home from a backup"),
     ),

@@ -18,12 +18,20 @@ Row = dict[str, Any]
 def sessions_text(rows: list[Row], now: float) -> str:
     if not rows:
         return NONE_YET
+    rows = [
+        {**row, "title": f"{row['source']}: {row['title']}"} if _is_imported(row) else row
+        for row in rows
+    ]
     cells = [
         (row["id"], row["state"], ago(row["updated"], now), str(row["messages"]),
          dollars(row["cost"]), one_line(row["model"]), one_line(row["name"] or row["title"], 60))
         for row in rows
     ]  # fmt: skip
     return table(("session", "state", "used", "messages", "cost", "model", "name"), cells)
+
+
+def _is_imported(row: Row) -> bool:
+    return str(row["key"]).startswith("import:")
 
 
 def found_text(rows: list[Row]) -> str:

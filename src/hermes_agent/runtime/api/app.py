@@ -28,6 +28,7 @@ from hermes_agent.host.responses import body_of, guarded, reply
 from hermes_agent.incidents.routes import IncidentApi
 from hermes_agent.jobs.routes import JobApi
 from hermes_agent.learning.routes import LearningApi
+from hermes_agent.runtime.imports import Importer
 from hermes_agent.runtime.model_selection import ModelProbe
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.services import Row
@@ -107,6 +108,9 @@ class LocalApi:
         self._context = runtime.context
         self._store = runtime.context.store
         self._stop = stop
+        self._importer = Importer(
+            runtime.context, runtime.sessions, runtime.learning, runtime.job_service
+        )
 
     def routes(self) -> list[Route]:
         runtime = self._runtime
@@ -140,6 +144,7 @@ class LocalApi:
             *IncidentApi(runtime.context, runtime.sessions, runtime.incidents).table(),
             *_drift_routes(runtime),
             *JobApi(runtime.context, runtime.sessions, runtime.job_service).table(),
+            *self._importer.table(),
             *self._runtime.services.table(),
         )
         return [
