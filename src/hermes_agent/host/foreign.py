@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterator
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.host.paths import OURS
 
 KNOWN = {
     "hermes-agent": (".hermes",),
@@ -16,6 +15,8 @@ KNOWN = {
 ASIDE = "~/.hermes-runtime"
 """Where our home goes when `~/.hermes` is another agent's."""
 
+OURS = "store.id"
+"""The file in every home of ours that a runtime has used."""
 _OPENCLAW = ("openclaw.json", "clawdbot.json", "moltbot.json")
 _HERMES_AGENT = (
     "auth.json", "auth.lock", "audio_cache", "channel_directory.json", "cron", "gateway_state.json",

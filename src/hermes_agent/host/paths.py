@@ -10,14 +10,10 @@ SOCKET_LIMIT = 100
 """The kernel limits socket paths to 107 bytes."""
 
 
-OURS = "store.id"
-"""The file in every home of ours that a runtime has used."""
-
-
 def find_home(environ: "os._Environ[str] | Mapping[str, str]") -> str:
     """The home that commands use. Raises if it is another agent's."""
     home = chosen_home(environ)
-    if not os.path.exists(os.path.join(home, OURS)) and os.path.isdir(home):
+    if not os.path.exists(os.path.join(home, "store.id")) and os.path.isdir(home):
         from hermes_agent.host.foreign import refuse_foreign
 
         refuse_foreign(home)

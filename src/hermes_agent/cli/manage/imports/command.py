@@ -23,8 +23,8 @@ from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.manage.imports.home import PeerHome, Row, turns_of
 from hermes_agent.cli.output.formatting import count, one_line, sure, table
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
-from hermes_agent.host.foreign import ASIDE, KNOWN, foreign_home, found_homes
-from hermes_agent.host.paths import OURS, chosen_home
+from hermes_agent.host.foreign import ASIDE, KNOWN, OURS, foreign_home, found_homes
+from hermes_agent.host.paths import chosen_home
 
 PARTS = ("settings", "keys", "memory", "documents", "skills", "jobs", "sessions")
 BATCH_CHARS = 1_000_000

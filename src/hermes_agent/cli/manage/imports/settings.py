@@ -75,7 +75,7 @@ def service_of(
         home.leave("settings", f"provider {provider}", f"its address {address} {why}")
         return ""
     if known is not None or name in ("", "custom"):
-        name = _plain(f"{name or 'custom'}-{urlsplit(address).hostname}")
+        name = _plain(f"{name or 'custom'}-{host_of(address)}")
     variable = f"{name.upper().replace('-', '_')}_API_KEY"
     keyed = isinstance(key, str) and bool(key.strip())
     settings: dict[str, Any] = {"url": address, "needs_key": keyed, "key_variables": [variable]}
@@ -93,7 +93,7 @@ def _plain(name: str) -> str:
 def _unsafe(address: str) -> str:
     """Why nothing is sent to this address."""
     parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname or not address.isprintable():
+    if parts.scheme not in ("http", "https") or not host_of(address) or not address.isprintable():
         return "is not a web address"
     if parts.username or parts.password:
         return "contains a password"
