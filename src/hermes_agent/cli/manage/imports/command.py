@@ -20,9 +20,10 @@ from typing import Any
 from hermes_agent.cli.actions import emit
 from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.client.api import RuntimeClient
-from hermes_agent.cli.manage.imports.home import PeerHome, Row, turns_of
+from hermes_agent.cli.manage.imports.home import PeerHome, PeerSession, Row, turns_of, utf8
 from hermes_agent.cli.output.formatting import count, one_line, sure, table
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.core.text.terminal import clean
 from hermes_agent.host.foreign import ASIDE, KNOWN, OURS, foreign_home, found_homes
 from hermes_agent.host.paths import chosen_home
 
@@ -63,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         home = read_home(peer, source, stack)
         _restrict(home, parts)
-        items = _foresee(home, target)
+        items = _foresee(home, target, keys=options.keys)
         if not options.json:
             print(_text(home, target, items, options.keys))
         document: Row = {"peer": peer, "source": str(source), "home": target, "items": _rows(items)}
@@ -164,7 +165,7 @@ def _runtime(target: str) -> Iterator[RuntimeClient]:
             stop(api)
 
 
-def _foresee(home: PeerHome, target: str) -> list[Item]:
+def _foresee(home: PeerHome, target: str, *, keys: bool) -> list[Item]:
     with _runtime(target) as api:
         found = api.post("/v1/import", _body(home, dry=True))
     names = [session.id for session in home.sessions]
@@ -172,7 +173,12 @@ def _foresee(home: PeerHome, target: str) -> list[Item]:
         ("sessions", name, one["state"], one["why"])
         for name, one in zip(names, found["sessions"], strict=True)
     ]
-    return [*_local(home, target, keys=None), *_items(home, found), *sessions, *_left(home)]
+    return [
+        *_local(home, target, keys=keys, write=False),
+        *_items(home, found),
+        *sessions,
+        *_left(home),
+    ]
 
 
 def _body(home: PeerHome, *, dry: bool) -> Row:
@@ -184,8 +190,8 @@ def _body(home: PeerHome, *, dry: bool) -> Row:
         for name, files in home.skills.items()
     ]
     sessions = [session.id for session in home.sessions] if dry else []
-    return {"peer": home.peer, "notes": home.notes, "skills": skills, "jobs": home.jobs,
-            "sessions": sessions, "dry": dry}  # fmt: skip
+    body = {"notes": home.notes, "skills": skills, "jobs": home.jobs, "sessions": sessions}
+    return {"peer": home.peer, "dry": dry, **utf8(body)}
 
 
 def _items(home: PeerHome, found: Row) -> list[Item]:
@@ -205,32 +211,33 @@ def _left(home: PeerHome) -> list[Item]:
     return [(part, name, "left out", why) for part, name, why in home.left_out]
 
 
-def _local(home: PeerHome, target: str, *, keys: bool | None) -> list[Item]:
-    """Settings, keys and documents; written where `keys` says whether keys are. None only looks."""
+def _local(home: PeerHome, target: str, *, keys: bool, write: bool) -> list[Item]:
+    """Settings, documents and, with `keys`, keys: what becomes of each, and with `write` done."""
     from hermes_agent.learning.injection_scan.scan import reason
     from hermes_agent.models.keys.storage import store_secret
     from hermes_agent.policy.secrets import Secrets
 
     folder = Path(target)
-    items = [_setting(home, folder, name, value, write=keys is not None)
+    items = [_setting(home, folder, name, value, write=write)
              for name, value in home.settings.items()]  # fmt: skip
     there = Secrets({}, folder).names()
     for variable, value in sorted(home.keys.items()):
         state, why = ("known", "you have one") if variable in there else ("new", "")
-        if state == "new" and keys:
-            store_secret(variable, value, folder)
-        elif state == "new":
+        if state == "new" and not keys:
             state, why = "left out", "--keys copies it"
+        elif state == "new" and write:
+            store_secret(variable, value, folder)
         items.append(("keys", variable, state, why))
     for name, text in home.documents.items():
         place = folder / (name if name == "SOUL.md" else f"imported/{home.peer}/{name}")
-        why = "" if name == "SOUL.md" else "read by the sessions that are imported"
+        why = "read by the sessions that are imported"
+        why = "how the agent speaks from now on" if name == "SOUL.md" else why
         state = "new"
         if danger := reason(text, "context"):
             state, why = "left out", danger
         elif place.exists():
             state, why = "known", "you have one"
-        elif keys is not None:
+        elif write:
             from hermes_agent.core.files import private_folder, write_durably
 
             private_folder(place.parent)
@@ -263,8 +270,7 @@ def _setting(home: PeerHome, folder: Path, name: str, value: Any, *, write: bool
             set_setting(config, name, json.dumps(value, ensure_ascii=False), lambda _settings: None)
     except HermesError as error:
         return "settings", name, "left out", error.message
-    note = home.changed.get(name, "")
-    return "settings", f"{name} = {shown}", "new", note
+    return "settings", name, "new", "; ".join(filter(None, (shown, home.changed.get(name))))
 
 
 def _rows(items: list[Item]) -> list[Row]:
@@ -273,36 +279,52 @@ def _rows(items: list[Item]) -> list[Row]:
 
 def _text(home: PeerHome, target: str, items: list[Item], keys: bool) -> str:
     """What comes, what is here already, and what is left out."""
-    lines = [f"{home.peer} in {home.path} → {target}"]
+    lines = [f"{home.peer} in {clean(str(home.path))} → {target}"]
     for state, head in (("new", "comes"), ("left out", "left out"), ("known", "here already")):
         chosen = [item for item in items if item[2] == state]
+        if not chosen:
+            continue
+        lines += ["", head]
         if state == "known":
             totals = {part: sum(item[0] == part for item in chosen) for part, *_ in chosen}
-            cells = [(part, str(number), "") for part, number in totals.items()]
+            rows = [(part, str(number)) for part, number in totals.items()]
         else:
-            cells = [row for part in dict.fromkeys(item[0] for item in chosen)
-                     for row in _few([item for item in chosen if item[0] == part])]  # fmt: skip
-        if cells:
-            lines += ["", table((head, "", ""), cells)]
+            parts = dict.fromkeys(item[0] for item in chosen)
+            rows = [row for part in parts for row in _few([i for i in chosen if i[0] == part])]
+        lines += [line for row in rows for line in _wrapped(*row)]
     if home.keys and not keys:
         lines += ["", "keys are copied only if you agree, or with --keys"]
     return "\n".join(lines)
 
 
-def _few(items: list[Item]) -> list[tuple[str, str, str]]:
+def _few(items: list[Item]) -> list[tuple[str, str]]:
     """The rows of one part; sessions and what is beyond the first rows as a number."""
     part, state = items[0][0], items[0][2]
     if part == "sessions" and state == "new":
-        return [(part, count(len(items), "session"), "with their text; `hermes search` finds it")]
-    rows = [(part, one_line(name, 60), one_line(why or _NOTES.get(part, ""), 90))
-            for _, name, _, why in items[:SHOWN]]  # fmt: skip
-    if state == "new" and part == "jobs":
-        rows = [(one, name, f"{why}; paused") for one, name, why in rows]
+        return [(part, f"{count(len(items), 'session')}, with their text")]
+    rows = []
+    for _, name, _, why in items[:SHOWN]:
+        notes = [why, _NOTES.get(part, "") if state == "new" else ""]
+        rows.append((part, ": ".join([one_line(name, 60), *([_joined(notes)] * any(notes))])))
     more = len(items) - SHOWN
-    return [*rows, (part, f"and {more:,} more", "")] if more > 0 else rows
+    return [*rows, (part, f"and {more:,} more")] if more > 0 else rows
 
 
-_NOTES = {"skills": "quarantined until you restore it"}
+def _joined(notes: list[str]) -> str:
+    return one_line("; ".join(filter(None, notes)), 300)
+
+
+def _wrapped(part: str, text: str) -> list[str]:
+    """Nothing is cut: it is read before somebody agrees."""
+    import shutil
+    import textwrap
+
+    width = max(40, shutil.get_terminal_size().columns)
+    head, rest = f"  {part:<11}", " " * 13
+    return textwrap.wrap(text, width, initial_indent=head, subsequent_indent=rest)
+
+
+_NOTES = {"skills": "quarantined until you restore it", "jobs": "paused"}
 
 
 # importing
@@ -314,25 +336,28 @@ def _key_question(home: PeerHome) -> str:
 
 def _import(home: PeerHome, target: str, *, keys: bool) -> list[Item]:
     api = RuntimeClient(target)
-    items = _local(home, target, keys=keys)
+    items = _local(home, target, keys=keys, write=True)
     api.ensure()
     items += _items(home, api.post("/v1/import", _body(home, dry=False)))
     for number, session in enumerate(home.sessions, 1):
-        state, why = "known", ""
-        for turns in _batches(turns_of(session.messages())):
-            body: dict[str, object] = {
-                "peer": home.peer,
-                "id": session.id,
-                "title": session.title,
-                "turns": turns,
-            }
-            done = api.post("/v1/import/session", body)
-            state = "new" if done["added"] else state
-            if done["continued"]:
-                state, why = "left out", "new messages: the session was continued here"
-        items.append(("sessions", session.id, state, why))
+        items.append(("sessions", session.id, *_import_session(api, home, session)))
         _progress(number, len(home.sessions))
     return [*items, *_left(home)]
+
+
+def _import_session(api: RuntimeClient, home: PeerHome, session: PeerSession) -> tuple[str, str]:
+    """What became of it, and why."""
+    state = "known"
+    try:
+        for turns in _batches(turns_of(session.messages())):
+            body = {"peer": home.peer, "id": session.id, "title": session.title, "turns": turns}
+            done = api.post("/v1/import/session", utf8(body))
+            if done["continued"]:
+                return "left out", "new messages: the session was continued here"
+            state = "new" if done["added"] else state
+    except UsageError as error:
+        return "left out", error.message
+    return state, ""
 
 
 def _batches(turns: Iterator[Row]) -> Iterator[list[Row]]:

@@ -80,10 +80,9 @@ class PeerHome:
         if not os.path.lexists(path):
             return b""
         with self.surviving(part, name):
-            real = path.resolve(strict=True)
-            if not real.is_relative_to(self.path.resolve()):
-                raise ValueError("it is a link that leads out of the home")
-            handle = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            handle = os.open(
+                self.inside(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            )
             with open(handle, "rb") as file:
                 facts = os.fstat(handle)
                 if not stat.S_ISREG(facts.st_mode):
@@ -92,6 +91,13 @@ class PeerHome:
                     raise ValueError(f"it is larger than {most // 1_000_000} MB")
                 return file.read(most + 1)
         return b""
+
+    def inside(self, path: Path) -> Path:
+        """Where a path in the home really is; a `ValueError` if that is outside."""
+        real = path.resolve(strict=True)
+        if not real.is_relative_to(self.path.resolve()):
+            raise ValueError("it is a link that leads out of the home")
+        return real
 
     def text(self, part: str, name: str) -> str:
         with self.surviving(part, name):
@@ -124,6 +130,8 @@ class PeerHome:
             name = os.path.basename(place)
             if shipped(name, Path(place)):
                 ours += 1
+            elif name in self.skills:
+                self.leave("skills", os.path.relpath(place, self.path), "another has this name")
             elif files := self._skill_files(name, Path(place)):
                 self.skills[name] = files
         if ours:
@@ -209,6 +217,8 @@ class PeerDatabase:
             yield dict(zip(names, row, strict=True))
 
     def columns(self, table: str) -> set[str]:
+        if not [*self.rows("select 1 from sqlite_schema where type = 'table' and name = ?", table)]:
+            raise ValueError(f"it has no table {table}")  # a view could go on for ever
         return {row["name"] for row in self.rows("select name from pragma_table_info(?)", table)}
 
 
@@ -255,6 +265,20 @@ def turns_of(messages: Iterable[Message]) -> Iterator[Row]:
         turn["model"] = one.model or turn["model"]
     if turn is not None:
         yield turn
+
+
+def utf8(value: Any) -> Any:
+    """The same with what is not UTF-8 replaced."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {utf8(key): utf8(inner) for key, inner in value.items()}
+    return [utf8(inner) for inner in value] if isinstance(value, list) else value
+
+
+def plain(value: Any) -> str:
+    """A name or number in a configuration; empty if it is anything else."""
+    return str(value).strip() if isinstance(value, str | int | float) else ""
 
 
 def content_text(content: Any) -> str:

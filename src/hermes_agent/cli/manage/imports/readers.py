@@ -23,6 +23,7 @@ from hermes_agent.cli.manage.imports.home import (
     call_text,
     content_text,
     entries,
+    plain,
     result_text,
     seconds_of,
 )
@@ -49,7 +50,9 @@ def read_home(peer: str, path: Path, stack: ExitStack) -> PeerHome:
 
 def _hermes_agent(home: PeerHome, stack: ExitStack) -> None:
     config = _yaml(home, "config.yaml")
-    named = {key: str(value) for key, value in config.items() if re.fullmatch(r"[A-Z_]+", key)}
+    named = {
+        key: plain(value) for key, value in config.items() if re.fullmatch(r"[A-Z_]+", str(key))
+    }
     variables = named | _variables(home)
     with home.surviving("settings", "config.yaml"):
         _hermes_settings(home, config, variables)
@@ -65,11 +68,11 @@ def _hermes_agent(home: PeerHome, stack: ExitStack) -> None:
     with home.surviving("sessions", "state.db"):
         _hermes_sessions(home, stack)
     with home.surviving("board", "kanban.db"):
-        if (home.path / "kanban.db").is_file():
-            cards = PeerDatabase(home.path / "kanban.db", stack).rows(
-                "select count(*) n from tasks"
-            )
-            home.leave("board", count(next(cards)["n"], "card"), "there is no board here")
+        if (path := _database(home, "kanban.db")) is not None:
+            db = PeerDatabase(path, stack)
+            db.columns("tasks")
+            cards = next(db.rows("select count(*) n from tasks"))["n"]
+            home.leave("board", count(cards, "card"), "there is no board here")
     if isinstance(servers := config.get("mcp_servers"), dict):
         _servers(home, servers)
 
@@ -77,12 +80,12 @@ def _hermes_agent(home: PeerHome, stack: ExitStack) -> None:
 def _hermes_settings(home: PeerHome, config: Row, variables: dict[str, str]) -> None:
     model = config.get("model") or {}
     model = {"default": model} if isinstance(model, str) else model
-    provider = str(model.get("provider") or "")
+    provider = plain(model.get("provider"))
     for name, row in _services(config):
         url = row.get("base_url") or row.get("api") or row.get("url")
         key = row.get("api_key") or variables.get(str(row.get("key_env") or ""), "")
         translate.service_of(home, name, url, key, row.get("api_mode") or row.get("transport"))
-    chosen = str(model.get("default") or model.get("model") or "")
+    chosen = plain(model.get("default") or model.get("model"))
     if provider in ("", "auto") and not model.get("base_url"):
         maker = chosen.partition("/")[0]
         provider = "openrouter" if variables.get("OPENROUTER_API_KEY") else maker
@@ -113,7 +116,7 @@ def _hermes_settings(home: PeerHome, config: Row, variables: dict[str, str]) -> 
 
 def _services(config: Row) -> Iterator[tuple[str, Row]]:
     for row in _list(config, "custom_providers"):
-        yield str(row.get("name") or "custom"), row
+        yield plain(row.get("name")) or "custom", row
     rows = config.get("providers")
     for name, row in rows.items() if isinstance(rows, dict) else ():
         if isinstance(row, dict) and (row.get("base_url") or row.get("api") or row.get("url")):
@@ -139,6 +142,7 @@ def _hermes_sessions(home: PeerHome, stack: ExitStack) -> None:
     if path is None:
         return
     db = PeerDatabase(path, stack)
+    db.columns("sessions")
     columns = db.columns("messages")
     alive = "and active = 1" if "active" in columns else ""
     alive = "and (active = 1 or compacted = 1)" if "compacted" in columns else alive
@@ -224,7 +228,9 @@ def _openclaw_jobs(home: PeerHome, stack: ExitStack) -> Iterator[Row]:
     yield from _list(home.json("jobs", "cron/jobs.json"), "jobs")
     with home.surviving("jobs", "state/openclaw.sqlite"):
         if (path := _database(home, "state/openclaw.sqlite")) is not None:
-            for row in PeerDatabase(path, stack).rows("select job_json from cron_jobs"):
+            db = PeerDatabase(path, stack)
+            db.columns("cron_jobs")
+            for row in db.rows("select job_json from cron_jobs"):
                 yield json.loads(row["job_json"])
 
 
@@ -251,6 +257,7 @@ def _openclaw_sessions(home: PeerHome, agent: str, stack: ExitStack) -> None:
     if path is None:
         return
     db = PeerDatabase(path, stack)
+    db.columns("transcript_events")
 
     def events(session: str) -> Iterator[Any]:
         with home.surviving("sessions", session):
@@ -303,7 +310,7 @@ def _nanobot(home: PeerHome, _stack: ExitStack) -> None:
         for path in sorted((home.path / place).rglob("*.jsonl")):
             name = path.relative_to(home.path).as_posix()
             if _fits(home, name):
-                key = _nanobot_key(path.stem)
+                key = f"{path.parent.name}/{_nanobot_key(path.stem)}"
                 messages = _lazily(_nanobot_messages, home, name)
                 home.sessions.append(PeerSession(key, "", messages))
     if isinstance(servers := _at(config, "tools", "mcpServers"), dict):
@@ -360,8 +367,10 @@ def _nanobot_messages(home: PeerHome, name: str) -> Iterator[Message]:
         for call in line.get("tool_calls") or ():
             made = call.get("function") or {}
             text = f"{text}\n\n{call_text(made.get('name'), made.get('arguments'))}".strip()
-        # A transcript is appended to, so the number of a line stays.
-        yield Message(str(number), line["role"], text, seconds_of(line.get("timestamp")))
+        # Lines have no ids, and their numbers change when the start is archived.
+        digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:12]
+        when = line.get("timestamp")
+        yield Message(f"{when or number}-{digest}", line["role"], text, seconds_of(when))
 
 
 def _nanobot_key(stem: str) -> str:
@@ -503,18 +512,18 @@ def _database(home: PeerHome, name: str) -> Path | None:
     path = home.path / name
     if not path.exists() or not path.stat().st_size:
         return None
-    if path.is_symlink() or not path.is_file():
+    if not home.inside(path).is_file():
         raise ValueError("it is not a plain file")
     return path
 
 
 def _fits(home: PeerHome, name: str) -> bool:
-    path = home.path / name
-    if path.is_symlink() or not path.is_file():
-        home.leave("sessions", name, "it is not a plain file")
-    elif path.stat().st_size > SESSION_BYTES:
-        home.leave("sessions", name, f"it is larger than {SESSION_BYTES // 1_000_000} MB")
-    else:
+    with home.surviving("sessions", name):
+        real = home.inside(home.path / name)
+        if not real.is_file():
+            raise ValueError("it is not a plain file")
+        if real.stat().st_size > SESSION_BYTES:
+            raise ValueError(f"it is larger than {SESSION_BYTES // 1_000_000} MB")
         return True
     return False
 
@@ -522,7 +531,7 @@ def _fits(home: PeerHome, name: str) -> bool:
 def _inside(home: PeerHome, given: Any, default: str) -> str:
     """A folder in the home, relative to it."""
     if isinstance(given, str) and given:
-        path = Path(os.path.expanduser(given))
+        path = Path(os.path.normpath(os.path.expanduser(given)))
         if path.is_absolute() and path.is_relative_to(home.path):
             return path.relative_to(home.path).as_posix()
         if path.name != default:

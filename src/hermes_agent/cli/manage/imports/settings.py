@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from hermes_agent.cli.manage.imports.home import PeerHome
+from hermes_agent.cli.manage.imports.home import PeerHome, plain
 from hermes_agent.core.text.addresses import classify, host_of
 from hermes_agent.models.catalogue.services import SERVICES
 
@@ -45,11 +45,11 @@ def key_of(home: PeerHome, variable: str, value: object) -> None:
     if isinstance(value, dict):
         home.leave("keys", variable, "it is stored outside the home")
     elif isinstance(value, str) and value.strip():
-        plain = value.strip()
-        if plain.startswith("${") or not plain.isprintable():
+        key = value.strip()
+        if key.startswith("${") or not key.isprintable():
             home.leave("keys", variable, "it is stored outside the home")
         else:
-            home.keys[variable] = plain
+            home.keys[variable] = key
 
 
 def service_of(
@@ -72,7 +72,8 @@ def service_of(
             home.leave("settings", f"provider {provider}", "no service of this name is known here")
         return ""
     if why := _unsafe(address):
-        home.leave("settings", f"provider {provider}", f"its address {address} {why}")
+        shown = address.rpartition("@")[2]  # a password may be before it
+        home.leave("settings", f"provider {provider}", f"its address {shown} {why}")
         return ""
     if known is not None or name in ("", "custom"):
         name = _plain(f"{name or 'custom'}-{host_of(address)}")
@@ -106,9 +107,8 @@ def _unsafe(address: str) -> str:
 
 
 def model_of(home: PeerHome, service: str, model: object) -> None:
-    if service and isinstance(model, str) and model.strip():
-        plain = model.strip()
-        home.settings["model"] = plain if plain.startswith(f"{service}/") else f"{service}/{plain}"
+    if service and (name := plain(model)):
+        home.settings["model"] = name if name.startswith(f"{service}/") else f"{service}/{name}"
 
 
 def channels_by_variable(home: PeerHome, given: Mapping[str, str]) -> None:
@@ -130,7 +130,7 @@ def channels_by_name(home: PeerHome, given: Mapping[str, Any]) -> None:
         for channel, field, variable, keys in _CHANNELS
         if (row := rows.get(channel)) is not None
     ]
-    allow = {name: [str(one) for one in row.get("allowFrom") or ()] for name, row in rows.items()}
+    allow = {name: [plain(one) for one in row.get("allowFrom") or ()] for name, row in rows.items()}
     _add_channels(home, fields, allow)
     for name in sorted(rows.keys() - {channel for channel, *_ in _CHANNELS}):
         if rows[name].get("enabled"):
@@ -147,7 +147,7 @@ def _add_channels(
         if field in _SECRET:
             key_of(home, variable, value)
             value = variable
-        found.setdefault(channel, {"enabled": False})[field] = str(value)
+        found.setdefault(channel, {"enabled": False})[field] = plain(value)
     for channel, settings in found.items():
         # `*` would let everybody in.
         if people := [
@@ -161,15 +161,15 @@ def _add_channels(
 
 def terminal_of(home: PeerHome, given: Mapping[str, Any]) -> None:
     """hermes-agent's terminal."""
-    kind = str(given.get("backend") or given.get("env_type") or "local")
+    kind = plain(given.get("backend") or given.get("env_type")) or "local"
     place: dict[str, Any] = {}
     if kind == "docker":
-        place = {"kind": "container", "image": str(given.get("docker_image") or _IMAGE)}
-    elif kind == "ssh" and given.get("ssh_host"):
-        place = {"kind": "ssh", "host": str(given["ssh_host"])}
+        place = {"kind": "container", "image": plain(given.get("docker_image")) or _IMAGE}
+    elif kind == "ssh" and plain(given.get("ssh_host")):
+        place = {"kind": "ssh", "host": plain(given["ssh_host"])}
         for ours, theirs in (("user", "ssh_user"), ("port", "ssh_port"), ("key", "ssh_key")):
-            if value := given.get(theirs):
-                place[ours] = value
+            if value := plain(given.get(theirs)):
+                place[ours] = int(value) if value.isdecimal() else value
     if place:
         home.settings[f"terminals.{kind}"] = place
         if kind == "ssh":
