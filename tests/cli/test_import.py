@@ -111,13 +111,18 @@ def test_a_session_goes_on_here_and_is_then_left_alone(hermes: Hermes, tmp_path:
     hermes.good("import", str(source), "--yes", "--only", "sessions")
     first = {row["key"]: row["id"] for row in hermes.json("sessions", "list")}
     hermes.good("ask", "--session", first["import:hermes-agent:2026_0"], "and now?")
-    with sqlite3.connect(source / "state.db") as db:
+    db = sqlite3.connect(source / "state.db")  # and stays open, as in an agent that runs
+    db.execute("pragma journal_mode = wal")
+    with db:
         for number in (0, 1):
             db.execute(
                 "insert into messages (session_id, role, content, timestamp) values (?, ?, ?, ?)",
                 (f"2026_{number}", "user", f"later {number}", 1_700_009_000.0),
             )
+    before = snapshot(source)
     done = hermes.json("import", str(source), "--yes", "--only", "sessions")
+    assert snapshot(source) == before
+    db.close()
     states = states_of(done, "sessions")
     assert states["2026_0"][0] == "left out"
     assert "continued here" in states["2026_0"][1]
