@@ -14,7 +14,7 @@ from hermes_agent.core.events import (
     TurnFinished,
 )
 from hermes_agent.core.messages import ToolCall
-from hermes_agent.core.records import SearchFilter, SessionMessage
+from hermes_agent.core.records import ImportedTurn, SearchFilter, SessionMessage
 from hermes_agent.store.store import Store
 from tests.store.helpers import Clock, a_session, a_turn, opened
 
@@ -297,4 +297,33 @@ async def test_the_index_stays_whole_while_it_is_merged_and_sessions_go(tmp_path
                 await store.delete_session(ids.pop(0))
         found = await store.search("shared", SearchFilter(limit=100))
         assert sorted(hit.session for hit in found) == sorted(ids)
+        assert await store.check() == []
+
+
+async def test_imported_messages_are_found_by_their_own_time(tmp_path: Path) -> None:
+    clock = Clock(1_000_000.0)
+    async with opened(tmp_path, clock=clock) as store:
+        await say(store, "plum now")
+        theirs = await a_session(store, source="nanobot")
+        turns = [
+            ImportedTurn(str(number), time, f"plum {number}", ((time, "plum, too"),))
+            for number, time in enumerate([100_000.0, 500_000.0])
+        ]
+        assert await store.import_turns(theirs.id, "a plum", turns) == (2, False)
+        assert await store.import_turns(theirs.id, "a plum", turns) == (0, False)
+        clock.now += 100_000
+        await say(store, "plum later")
+
+        async def times(**wanted: object) -> list[float]:
+            return sorted(hit.time for hit in await store.search("plum", SearchFilter(**wanted)))
+
+        old, now, later = [100_000.0, 100_000.0, 500_000.0, 500_000.0], 1_000_000.0, 1_100_000.0
+        assert await times() == [*old, now, later]
+        assert await times(since=1_050_000.0) == [later]
+        assert await times(since=400_000.0, until=1_050_000.0) == [*old[2:], now]
+        assert await times(until=200_000.0) == old[:2]
+        session = await store.session(theirs.id)
+        assert (session.title, session.created, session.updated) == ("a plum", 100_000.0, 500_000.0)
+        assert (session.state, session.turns, session.messages) == ("idle", 2, 4)
+        assert await store.knowledge.due_tasks(9e9) == []
         assert await store.check() == []

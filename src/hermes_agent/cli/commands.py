@@ -101,6 +101,11 @@ _GROUPS = {
         ("add", "manage.add", "Install optional parts: channels, terminals, tools"),
         ("cost", "manage.cost", "What was spent, by day, session, model and use"),
         ("config", "manage.config", "Show, get and set settings"),
+        (
+            "import",
+            "manage.imports.command",
+            "Bring over a home of hermes-agent, OpenClaw, nanobot",
+        ),
         ("backup", "manage.backup:backup", "Write a verified copy of the home to a file"),
         ("restore", "manage.backup:restore", "Restore a home from a backup"),
         ("completion", "help.command:completion", "Complete commands in bash, zsh and fish"),

@@ -42,6 +42,18 @@ class NewSession(Struct, frozen=True):
     share: ChildLimits = ChildLimits()
 
 
+class ImportedTurn(Struct, frozen=True):
+    """A message to another agent, with what it answered."""
+
+    key: str
+    """The other agent's id of the message, unique in its session."""
+    time: float
+    text: str
+    replies: tuple[tuple[float, str], ...] = ()
+    """The time and text of each reply; calls of tools are part of the text."""
+    model: str = ""
+
+
 class Session(Struct, frozen=True):
     id: str
     name: str

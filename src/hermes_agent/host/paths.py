@@ -10,7 +10,18 @@ SOCKET_LIMIT = 100
 """The kernel limits socket paths to 107 bytes."""
 
 
-def find_home(environ: "os._Environ[str] | dict[str, str]") -> str:
+def find_home(environ: "os._Environ[str] | Mapping[str, str]") -> str:
+    """The home that commands use. Raises if it is another agent's."""
+    home = chosen_home(environ)
+    if not os.path.exists(os.path.join(home, "store.id")) and os.path.isdir(home):
+        from hermes_agent.host.foreign import refuse_foreign
+
+        refuse_foreign(home)
+    return home
+
+
+def chosen_home(environ: "os._Environ[str] | Mapping[str, str]") -> str:
+    """The home that the environment names, whoever's it is."""
     chosen = environ.get("HERMES_HOME") or os.path.join(os.path.expanduser("~"), ".hermes")
     home = os.path.abspath(os.path.expanduser(chosen))
     if not home.isprintable():

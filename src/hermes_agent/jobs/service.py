@@ -61,8 +61,9 @@ class JobService:
     # making and changing
 
     async def add(
-        self, spec: JobSpec, when: str, zone: str, by: str, origin: str = "", key: str = ""
-    ) -> JobView:
+        self, spec: JobSpec, when: str, zone: str, by: str, origin: str = "", key: str = "",
+        *, paused: bool = False,
+    ) -> JobView:  # fmt: skip
         from hermes_agent.jobs.schedules.slots import next_slot
 
         self._context.refresh_settings()
@@ -72,9 +73,19 @@ class JobService:
         if first is None:
             raise UsageError(f"{when!r} is never due", "name a time in the future")
         await self._check(spec, schedule, origin)
-        job = await self._store.add(spec, schedule, by, origin, first, key)
+        job = await self._store.add(spec, schedule, by, origin, first, key, paused)
         self._jobs.wake()
         return await self._shown(job)
+
+    def foresee(self, when: str, zone: str) -> str:
+        """What a schedule means, in words; a `UsageError` if it is never due."""
+        from hermes_agent.jobs.schedules.parse import meaning
+        from hermes_agent.jobs.schedules.slots import next_slot
+
+        schedule = self._schedule(when, zone)
+        if next_slot(schedule, self._context.clock()) is None:
+            raise UsageError(f"{when!r} is never due", "name a time in the future")
+        return meaning(schedule, self._context.clock(), active=True)
 
     def _schedule(self, when: str, zone: str) -> Schedule:
         from hermes_agent.jobs.schedules.parse import parse

@@ -76,7 +76,8 @@ class Agent:
         self._capabilities = None if capabilities is None else frozenset(capabilities)
         self._builtin = builtin_tools
         self._tools: dict[str, Tool] = {}
-        self._home = Path(home or find_home(os.environ)).expanduser().resolve()
+        chosen = {"HERMES_HOME": str(home)} if home else os.environ
+        self._home = Path(find_home(chosen)).resolve()
         self._workspace = str(Path(workspace or ".").resolve())
         self._terminals = tuple(terminals)
         self._shared: _SharedRuntime | None = None

@@ -19,6 +19,10 @@ def sessions_text(rows: list[Row], now: float) -> str:
     if not rows:
         return NONE_YET
     branches = any(row["branch_of"] for row in rows)
+    rows = [
+        {**row, "title": f"{row['source']}: {row['title']}"} if _is_imported(row) else row
+        for row in rows
+    ]
     cells = [
         (row["id"], row["state"], ago(row["updated"], now), str(row["messages"]),
          dollars(row["cost"]), one_line(row["model"]), *([row["branch_of"]] if branches else []),
@@ -27,6 +31,10 @@ def sessions_text(rows: list[Row], now: float) -> str:
     ]  # fmt: skip
     heads = ("session", "state", "used", "messages", "cost", "model")
     return table((*heads, *(["branch of"] if branches else []), "name"), cells)
+
+
+def _is_imported(row: Row) -> bool:
+    return str(row["key"]).startswith("import:")
 
 
 def found_text(rows: list[Row]) -> str:

@@ -187,6 +187,10 @@ class SkillRegistry:
             ),
         )
 
+    async def check(self, name: str, files: Mapping[str, bytes], by: Author) -> None:
+        """A `UsageError` says why these files cannot be written as a skill."""
+        await asyncio.to_thread(self._fit, plain_name(name), files, by)
+
     @exclusive
     async def save_pending(
         self, name: str, files: Mapping[str, bytes], *, by: Author, model: str = "", why: str = ""

@@ -29,6 +29,7 @@ from hermes_agent.incidents.routes import IncidentApi
 from hermes_agent.jobs.routes import JobApi
 from hermes_agent.learning.routes import LearningApi
 from hermes_agent.models.probe import ModelProbe
+from hermes_agent.runtime.imports import Importer
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.services import Row
 
@@ -128,6 +129,9 @@ class LocalApi:
         self._context = runtime.context
         self._store = runtime.context.store
         self._stop = stop
+        self._importer = Importer(
+            runtime.context, runtime.sessions, runtime.learning, runtime.job_service
+        )
 
     def routes(self) -> list[Route]:
         runtime = self._runtime
@@ -167,6 +171,7 @@ class LocalApi:
             *IncidentApi(runtime.context, runtime.sessions, runtime.incidents).table(),
             *_drift_routes(runtime),
             *JobApi(runtime.context, runtime.sessions, runtime.job_service).table(),
+            *self._importer.table(),
             *self._runtime.services.table(),
         )
         return [

@@ -47,7 +47,8 @@ class TurnDependenciesFactory:
         self._gates.expect(session.policy)
         return TurnDependencies(
             journal=context.store,
-            route=self._roles.route,
+            # A session that was opened without a model uses that of the settings.
+            route=lambda use, chosen: self._roles.route(use, chosen or context.settings.model),
             tools=self._tools.tools(session.id, prompt),
             gate=self._gates.gate(session.policy, None if embedded is None else embedded.granted),
             terminals=self._pool.terminals(session),

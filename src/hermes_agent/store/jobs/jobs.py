@@ -79,10 +79,10 @@ def first(db: Connection) -> float | None:
 
 def add_job(
     db: Connection, spec: JobSpec, schedule: Schedule, by: str, origin: str, next: float | None,
-    key: str = "",
+    key: str = "", paused: bool = False,
 ) -> Job:  # fmt: skip
-    """Add an active job with its first span, planned up to now. The same `key` returns the same
-    job."""
+    """Add a job, planned up to now; an active one with its first span. The same `key` returns the
+    same job."""
     if key and (known := db.rows("select number from jobs where key = ?", (key,))):
         return job(db, f"job-{known[0][0]}")
     refuse_name(db, spec.name, 0)
@@ -90,12 +90,21 @@ def add_job(
     begin = _beginning(now, next)
     db.execute(
         "insert into jobs (key, name, state, spec, schedule, created, by, origin, planned, next) "
-        "values (?, ?, 'active', ?, ?, ?, ?, ?, ?, ?)",
-        (key, spec.name, encoded(spec), encoded(schedule), now, by, origin, begin, next),
-    )
+        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            key, spec.name, "paused" if paused else "active", encoded(spec), encoded(schedule), now,
+            by, origin, begin, None if paused else next,
+        ),
+    )  # fmt: skip
     number = db.last_insert_rowid()
-    _begin_span(db, number, schedule, begin)
+    if not paused:
+        _begin_span(db, number, schedule, begin)
     return job(db, f"job-{number}")
+
+
+def key_known(db: Connection, key: str) -> bool:
+    """Whether a job was ever added under this key; it may be removed by now."""
+    return bool(db.rows("select 1 from jobs where key = ?", (key,)))
 
 
 def refuse_name(db: Connection, name: str, number: int) -> None:

@@ -8,6 +8,7 @@ from hermes_agent.store.jobs import runs as run_rows
 class JobStore(StorePart):
     add = write(job_rows.add_job)
     job = read(job_rows.job)
+    key_known = read(job_rows.key_known)
     jobs = read(job_rows.jobs)
     change = write(run_rows.change_job)
     due = read(job_rows.due)

@@ -48,6 +48,8 @@ class AppendCursor(Struct):
     last: int
     now: float
     turn: int | None = None
+    imported: bool = False
+    """Another agent held the conversation, earlier: nothing follows from it here."""
 
 
 def append(db: Connection, turn: Turn, *events: Event) -> list[Recorded]:
@@ -95,16 +97,21 @@ def _insert(cursor: AppendCursor, event: Event) -> int:
     """Write the event; 1 if it is a message of the conversation."""
     db = cursor.db
     db.execute(
-        "insert into events (session, number, kind, turn, time, body) values (?, ?, ?, ?, ?, ?)",
+        "insert into events (id, session, number, kind, turn, time, body) "
+        "values (?, ?, ?, ?, ?, ?, ?)",
         (
-            cursor.key, cursor.last, kind_of(event), cursor.turn, cursor.now,
-            db.blobs.pack(db, cursor.key, encode(event)),
+            _earlier_id(db) if cursor.imported else None, cursor.key, cursor.last, kind_of(event),
+            cursor.turn, cursor.now, db.blobs.pack(db, cursor.key, encode(event)),
         ),
     )  # fmt: skip
     message = spoken(event)
     if message is not None:
         index(db, db.last_insert_rowid(), cursor.key, cursor.source, message)
     return int(message is not None and message.role != "summary")
+
+
+def _earlier_id(db: Connection) -> int:
+    return int(db.execute("select min(0, coalesce(min(id), 0)) - 1 from events").get)
 
 
 def _take_message(cursor: AppendCursor, event: MessageTaken) -> None:
@@ -255,7 +262,7 @@ def _finish_turn(cursor: AppendCursor, event: TurnFinished) -> None:
         "where session = ? and turn = ? and state = 'parked'",
         (cursor.now, cursor.key, cursor.turn),
     )
-    if cursor.source != TRIALS and cursor.turn is not None:
+    if cursor.source != TRIALS and cursor.turn is not None and not cursor.imported:
         task = BackgroundTask(
             turn_task(cursor.turn), "turn", {"session": cursor.session, "turn": cursor.turn},
             cursor.now + AFTER_TURN,

@@ -27,7 +27,8 @@ def probe(db: Connection) -> None:
     db.execute("insert or replace into meta values ('probed', ?)", (db.now(),))
 
 
-def _cursor(db: Connection, session: str) -> AppendCursor:
+def cursor_at(db: Connection, session: str) -> AppendCursor:
+    """The end of a session that no turn is working on."""
     key = queries.session_key(db, session)
     source, last = db.execute("select source, last from sessions where key = ?", (key,)).get
     return AppendCursor(db, key, session, source, last, db.now())
@@ -50,7 +51,7 @@ def open_session(db: Connection, new: NewSession, prompt: Prompt) -> Session:
         new.workspace, new.policy, new.model, digest, new.source, new.terminals, new.effort,
         new.parent,
     )  # fmt: skip
-    add_events(_cursor(db, id), [opened])
+    add_events(cursor_at(db, id), [opened])
     return queries.session(db, id)
 
 
@@ -81,7 +82,7 @@ def _insert_session(db: Connection, new: NewSession, prompt: str) -> str:
 
 def note(db: Connection, session: str, *events: Event) -> list[Recorded]:
     """Add events to a session that no turn is working on."""
-    return add_events(_cursor(db, session), events)
+    return add_events(cursor_at(db, session), events)
 
 
 def branch(db: Connection, of: str, at: int, new: NewSession, by: str) -> Session:
@@ -111,7 +112,7 @@ def branch(db: Connection, of: str, at: int, new: NewSession, by: str) -> Sessio
         "insert or ignore into blobs (hash, session) select hash, ? from blobs where session = ?",
         (copy, key),
     )
-    add_events(_cursor(db, id), [Branched(of, by)])
+    add_events(cursor_at(db, id), [Branched(of, by)])
     return queries.session(db, id)
 
 
@@ -220,7 +221,7 @@ def _mail(cursor: AppendCursor, *, joining: bool = False) -> list[Event]:
 def start_turn(db: Connection, session: str) -> Turn | None:
     """Start a turn with the queued messages (`TurnStarted`, then a `MessageTaken` each, in one
     transaction). None if none are queued or a turn is unfinished."""
-    cursor = _cursor(db, session)
+    cursor = cursor_at(db, session)
     current = fence_of(db)
     if current > db.context.fence:
         raise Fenced("another runtime has taken this home over")

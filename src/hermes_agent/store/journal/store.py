@@ -3,7 +3,7 @@
 from hermes_agent.store.engine.operations import StorePart, read, write
 from hermes_agent.store.journal import append as append_rows
 from hermes_agent.store.journal import audit as audit_rows
-from hermes_agent.store.journal import commands, queries
+from hermes_agent.store.journal import commands, imports, queries
 from hermes_agent.store.journal import costs as cost_rows
 from hermes_agent.store.search import index
 
@@ -16,6 +16,7 @@ class Journal(StorePart):
     session = read(queries.session)
     sessions = read(queries.sessions)
     branch = write(commands.branch)
+    import_turns = write(imports.import_turns)
     rename_session = write(commands.rename_session)
     _delete_session = write(commands.delete_session)
     prompt = read(queries.prompt)

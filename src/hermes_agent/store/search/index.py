@@ -27,6 +27,8 @@ INDEXED_CHARS = 200_000
 AROUND_CHARS = 2_000
 _MONTH = 30 * 86_400.0
 _CLOCK_SLACK = 3_600.0
+_IMPORTED = -(2**62), -1
+"""The ids of imported messages, which are in no order of time."""
 
 # Marks from the private-use area: a fixed one for each role and outcome, and for sessions, tools
 # and sources a letter that says which, followed by the number.
@@ -136,13 +138,14 @@ def search(db: Connection, query: str, filter: SearchFilter | None = None) -> li
         return []
     match = match_of(terms)
     expression = " AND ".join([match.expression, *marks])
-    first, last = _range(db, wanted)
-    # Newest first is the order the index is stored in, so this reads no more than it returns.
-    newest = db.rows(
-        "select rowid, closeness(words, ?) from words where words match ? "
-        "and rowid between ? and ? order by rowid desc limit ?",
-        (match.phrases, expression, first, last, max(CANDIDATES, wanted.limit)),
-    )
+    newest: list[tuple[Any, ...]] = []
+    for first, last in (_range(db, wanted), _IMPORTED):
+        # Newest first is the order the index is stored in, so this reads no more than it returns.
+        newest += db.rows(
+            "select rowid, closeness(words, ?) from words where words match ? "
+            "and rowid between ? and ? order by rowid desc limit ?",
+            (match.phrases, expression, first, last, max(CANDIDATES, wanted.limit)),
+        )
     best = _best(db, wanted, newest, db.now())
     return [_found(db, row, terms, wanted.around) for row in best]
 

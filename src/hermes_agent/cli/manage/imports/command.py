@@ -1,0 +1,414 @@
+"""Bring over what another agent has: settings, memory, skills, jobs and sessions of hermes-agent,
+OpenClaw or nanobot. Without an argument, it lists the homes that it finds.
+
+hermes import openclaw --dry-run    show what would come, what changes and what is left out
+hermes import openclaw              the same, then ask
+hermes import ~/old/.hermes --only memory,sessions
+
+The other home is only read, also while its agent runs. Keys are copied with --keys alone.
+Skills arrive quarantined, jobs paused, channels switched off. A second import adds what is new."""
+
+import argparse
+import base64
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from hermes_agent.cli.actions import emit
+from hermes_agent.cli.arguments import json_option
+from hermes_agent.cli.client.api import RuntimeClient
+from hermes_agent.cli.manage.imports.home import PeerHome, PeerSession, Row, turns_of, utf8
+from hermes_agent.cli.output.formatting import count, one_line, sure, table
+from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.core.text.terminal import clean
+from hermes_agent.host.foreign import ASIDE, KNOWN, OURS, foreign_home, found_homes
+from hermes_agent.host.paths import chosen_home
+
+PARTS = ("settings", "keys", "memory", "documents", "skills", "jobs", "sessions")
+BATCH_CHARS = 1_000_000
+SHOWN = 20
+"""Rows of one part that the table lists."""
+
+Item = tuple[str, str, str, str]
+"""Part, name, state and what there is to say about it."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "source", metavar="HOME", nargs="?", default="", help=f"a folder, or {', '.join(KNOWN)}"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show the table, change nothing")
+    parser.add_argument("--only", default="", metavar="PARTS", help=f"of {','.join(PARTS)}")
+    parser.add_argument("--without", default="", metavar="PARTS", help="all but these parts")
+    parser.add_argument("--keys", action="store_true", help="copy keys, too, into our .env")
+    parser.add_argument("--yes", action="store_true", help="do not ask; copies no keys by itself")
+    json_option(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    if not options.source:
+        return _list(options)
+    parts = _parts(options)
+    peer, source = _find(options.source)
+    target = chosen_home(os.environ)
+    if foreign_home(target) is not None:
+        target = os.path.expanduser(ASIDE)
+    if os.path.realpath(target) == os.path.realpath(source):
+        raise UsageError(f"{source} is the home itself", "`hermes backup` copies it")
+    os.environ["HERMES_HOME"] = target
+    from hermes_agent.cli.manage.imports.readers import read_home
+
+    with ExitStack() as stack:
+        home = read_home(peer, source, stack)
+        _restrict(home, parts)
+        items = _foresee(home, target, keys=options.keys)
+        if not options.json:
+            print(_text(home, target, items, options.keys))
+        document: Row = {"peer": peer, "source": str(source), "home": target, "items": _rows(items)}
+        if options.dry_run:
+            return emit(options, {**document, "imported": False})
+        if not sure(f"import into {target}?", options.yes):
+            print("nothing was changed")
+            return 1
+        keys = options.keys or (
+            bool(home.keys) and not options.yes and sure(_key_question(home), yes=False)
+        )
+        done = _import(home, target, keys=keys)
+    document |= {"imported": True, "items": _rows(done)}
+    return emit(options, document, _report(home, target, done, keys=keys))
+
+
+def _list(options: argparse.Namespace) -> int:
+    found = list(found_homes(os.path.expanduser("~")))
+    rows = [{"peer": peer, "path": path} for peer, path in found]
+    if not found:
+        places = ", ".join(f"~/{name}" for names in KNOWN.values() for name in names)
+        return emit(
+            options, rows, f"no home of another agent in {places}\nhint: `hermes import HOME`"
+        )
+    text = table(("agent", "home"), found)
+    return emit(options, rows, f"{text}\nhint: `hermes import {found[0][0]} --dry-run`")
+
+
+def _parts(options: argparse.Namespace) -> frozenset[str]:
+    named = {
+        option: frozenset(filter(None, getattr(options, option).replace(" ", "").split(",")))
+        for option in ("only", "without")
+    }
+    for option, parts in named.items():
+        if unknown := sorted(parts - set(PARTS)):
+            raise UsageError(
+                f"--{option}: no part called {unknown[0]!r}", f"one of {', '.join(PARTS)}"
+            )
+    return (named["only"] or frozenset(PARTS)) - named["without"]
+
+
+def _find(given: str) -> tuple[str, Path]:
+    """The agent and its home, by name or path."""
+    if given in KNOWN:
+        for peer, place in found_homes(os.path.expanduser("~")):
+            if peer == given:
+                return peer, Path(place)
+        places = ", ".join(f"~/{name}" for name in KNOWN[given])
+        raise NotFound(
+            f"no home of {given} in {places}", "`hermes import PATH` names another place"
+        )
+    path = Path(os.path.abspath(os.path.expanduser(given)))
+    if not path.is_dir():
+        raise NotFound(f"no folder at {given!r}", "`hermes import` lists what there is")
+    found = foreign_home(str(path))
+    if found is None:
+        ours = "it is a home of ours; `hermes backup` and `hermes restore` copy those"
+        raise UsageError(
+            f"{path} is no home of {', '.join(KNOWN)}",
+            ours if (path / OURS).exists() else "name the folder with its configuration",
+        )
+    return found, path
+
+
+def _restrict(home: PeerHome, parts: frozenset[str]) -> None:
+    values = (
+        home.settings, home.keys, home.notes, home.documents, home.skills, home.jobs, home.sessions
+    )  # fmt: skip
+    for part, found in zip(PARTS, values, strict=True):
+        if part not in parts:
+            found.clear()  # type: ignore[attr-defined]  # lists and dicts
+    shown = parts if parts < set(PARTS) else parts | {"board"}
+    home.left_out[:] = [row for row in home.left_out if row[0] in shown]
+
+
+# what would come
+
+
+@contextmanager
+def _runtime(target: str) -> Iterator[RuntimeClient]:
+    """A runtime to ask what would become of things: that of the home, or, where there is none yet,
+    one of an empty home."""
+    import tempfile
+
+    if os.path.exists(os.path.join(target, OURS)):
+        api = RuntimeClient(target)
+        api.ensure()
+        yield api
+        return
+    with tempfile.TemporaryDirectory(prefix="hermes-import-") as empty:
+        api = RuntimeClient(empty)
+        api.ensure()
+        try:
+            yield api
+        finally:
+            from hermes_agent.cli.run.lifecycle import stop
+
+            stop(api)
+
+
+def _foresee(home: PeerHome, target: str, *, keys: bool) -> list[Item]:
+    with _runtime(target) as api:
+        found = api.post("/v1/import", _body(home, dry=True))
+    names = [session.id for session in home.sessions]
+    sessions = [
+        ("sessions", name, one["state"], one["why"])
+        for name, one in zip(names, found["sessions"], strict=True)
+    ]
+    return [
+        *_local(home, target, keys=keys, write=False),
+        *_items(home, found),
+        *sessions,
+        *_left(home),
+    ]
+
+
+def _body(home: PeerHome, *, dry: bool) -> Row:
+    skills = [
+        {
+            "name": name,
+            "files": {path: base64.b64encode(data).decode() for path, data in files.items()},
+        }
+        for name, files in home.skills.items()
+    ]
+    sessions = [session.id for session in home.sessions] if dry else []
+    body = {"notes": home.notes, "skills": skills, "jobs": home.jobs, "sessions": sessions}
+    return {"peer": home.peer, "dry": dry, **utf8(body)}
+
+
+def _items(home: PeerHome, found: Row) -> list[Item]:
+    named = (
+        ("memory", "notes", [note["text"] for note in home.notes]),
+        ("skills", "skills", list(home.skills)),
+        ("jobs", "jobs", [job["name"] or job["key"] for job in home.jobs]),
+    )
+    return [
+        (part, name, one["state"], one["why"])
+        for part, key, names in named
+        for name, one in zip(names, found[key], strict=True)
+    ]
+
+
+def _left(home: PeerHome) -> list[Item]:
+    return [(part, name, "left out", why) for part, name, why in home.left_out]
+
+
+def _local(home: PeerHome, target: str, *, keys: bool, write: bool) -> list[Item]:
+    """Settings, documents and, with `keys`, keys: what becomes of each, and with `write` done."""
+    from hermes_agent.learning.injection_scan.scan import reason
+    from hermes_agent.models.keys.storage import store_secret
+    from hermes_agent.policy.secrets import Secrets
+
+    folder = Path(target)
+    items = [_setting(home, folder, name, value, write=write)
+             for name, value in home.settings.items()]  # fmt: skip
+    there = Secrets({}, folder).names()
+    for variable, value in sorted(home.keys.items()):
+        state, why = ("known", "you have one") if variable in there else ("new", "")
+        if state == "new" and not keys:
+            state, why = "left out", "--keys copies it"
+        elif state == "new" and write:
+            store_secret(variable, value, folder)
+        items.append(("keys", variable, state, why))
+    for name, text in home.documents.items():
+        place = folder / (name if name == "SOUL.md" else f"imported/{home.peer}/{name}")
+        why = "read by the sessions that are imported"
+        why = "how the agent speaks from now on" if name == "SOUL.md" else why
+        state = "new"
+        if danger := reason(text, "context"):
+            state, why = "left out", danger
+        elif place.exists():
+            state, why = "known", "you have one"
+        elif write:
+            from hermes_agent.core.files import private_folder, write_durably
+
+            private_folder(place.parent)
+            write_durably(place, text.encode())
+        items.append(("documents", name, state, why))
+    return items
+
+
+def _setting(home: PeerHome, folder: Path, name: str, value: Any, *, write: bool) -> Item:
+    """Set one setting, unless there is a value already."""
+    import json
+
+    from hermes_agent.host.config import read_config, set_setting, setting_path
+
+    config = folder / "config.yaml"
+    shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    now: Any = read_config(config)
+    for step in setting_path(name):
+        now = now.get(step) if isinstance(now, dict) else None
+    if now is not None:
+        same = now == value
+        return (
+            "settings",
+            name,
+            "known" if same else "left out",
+            "" if same else f"yours stays: {now}",
+        )
+    try:
+        if write:
+            set_setting(config, name, json.dumps(value, ensure_ascii=False), lambda _settings: None)
+    except HermesError as error:
+        return "settings", name, "left out", error.message
+    return "settings", name, "new", "; ".join(filter(None, (shown, home.changed.get(name))))
+
+
+def _rows(items: list[Item]) -> list[Row]:
+    return [dict(zip(("part", "name", "state", "why"), item, strict=True)) for item in items]
+
+
+def _text(home: PeerHome, target: str, items: list[Item], keys: bool) -> str:
+    """What comes, what is here already, and what is left out."""
+    lines = [f"{home.peer} in {clean(str(home.path))} → {target}"]
+    for state, head in (("new", "comes"), ("left out", "left out"), ("known", "here already")):
+        chosen = [item for item in items if item[2] == state]
+        if not chosen:
+            continue
+        lines += ["", head]
+        if state == "known":
+            totals = {part: sum(item[0] == part for item in chosen) for part, *_ in chosen}
+            rows = [(part, str(number)) for part, number in totals.items()]
+        else:
+            parts = dict.fromkeys(item[0] for item in chosen)
+            rows = [row for part in parts for row in _few([i for i in chosen if i[0] == part])]
+        lines += [line for row in rows for line in _wrapped(*row)]
+    if home.keys and not keys:
+        lines += ["", "keys are copied only if you agree, or with --keys"]
+    return "\n".join(lines)
+
+
+def _few(items: list[Item]) -> list[tuple[str, str]]:
+    """The rows of one part; sessions and what is beyond the first rows as a number."""
+    part, state = items[0][0], items[0][2]
+    if part == "sessions" and state == "new":
+        return [(part, f"{count(len(items), 'session')}, with their text")]
+    rows = []
+    for _, name, _, why in items[:SHOWN]:
+        notes = [why, _NOTES.get(part, "") if state == "new" else ""]
+        rows.append((part, ": ".join([one_line(name, 60), *([_joined(notes)] * any(notes))])))
+    more = len(items) - SHOWN
+    return [*rows, (part, f"and {more:,} more")] if more > 0 else rows
+
+
+def _joined(notes: list[str]) -> str:
+    return one_line("; ".join(filter(None, notes)), 300)
+
+
+def _wrapped(part: str, text: str) -> list[str]:
+    """Nothing is cut: it is read before somebody agrees."""
+    import shutil
+    import textwrap
+
+    width = max(40, shutil.get_terminal_size().columns)
+    head, rest = f"  {part:<11}", " " * 13
+    return textwrap.wrap(text, width, initial_indent=head, subsequent_indent=rest)
+
+
+_NOTES = {"skills": "quarantined until you restore it", "jobs": "paused"}
+
+
+# importing
+
+
+def _key_question(home: PeerHome) -> str:
+    return f"also copy {count(len(home.keys), 'key')} ({', '.join(sorted(home.keys))})?"
+
+
+def _import(home: PeerHome, target: str, *, keys: bool) -> list[Item]:
+    api = RuntimeClient(target)
+    items = _local(home, target, keys=keys, write=True)
+    api.ensure()
+    items += _items(home, api.post("/v1/import", _body(home, dry=False)))
+    for number, session in enumerate(home.sessions, 1):
+        items.append(("sessions", session.id, *_import_session(api, home, session)))
+        _progress(number, len(home.sessions))
+    return [*items, *_left(home)]
+
+
+def _import_session(api: RuntimeClient, home: PeerHome, session: PeerSession) -> tuple[str, str]:
+    """What became of it, and why."""
+    state = "known"
+    try:
+        for turns in _batches(turns_of(session.messages())):
+            body = {"peer": home.peer, "id": session.id, "title": session.title, "turns": turns}
+            done = api.post("/v1/import/session", utf8(body))
+            if done["continued"]:
+                return "left out", "new messages: the session was continued here"
+            state = "new" if done["added"] else state
+    except UsageError as error:
+        return "left out", error.message
+    return state, ""
+
+
+def _batches(turns: Iterator[Row]) -> Iterator[list[Row]]:
+    batch: list[Row] = []
+    size = 0
+    for turn in turns:
+        batch.append(turn)
+        size += len(turn["text"]) + sum(len(text) for _, text in turn["replies"])
+        if size > BATCH_CHARS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _progress(done: int, total: int) -> None:
+    if sys.stderr.isatty() and (done % 10 == 0 or done == total):
+        end = "\n" if done == total else ""
+        print(f"\rsessions: {done:,} of {total:,}", end=end, file=sys.stderr, flush=True)
+
+
+def _report(home: PeerHome, target: str, items: list[Item], *, keys: bool) -> str:
+    """What came of it, and what to do next."""
+    states = ("new", "known", "left out")
+    cells = [
+        (
+            part,
+            *(str(sum(item[0] == part and item[2] == state for item in items)) for state in states),
+        )
+        for part in dict.fromkeys(item[0] for item in items)
+    ]
+    lines = [table(("", "imported", "here already", "left out"), cells)]
+    came = {item[0] for item in items if item[2] == "new"}
+    if "skills" in came:
+        lines.append(
+            "skills: read each with `hermes skills show NAME`, then `hermes skills restore NAME`"
+        )
+    if "jobs" in came:
+        lines.append(
+            f"jobs are paused so that nothing runs twice: stop {home.peer}, then "
+            "`hermes task resume ID` (`hermes task list`)"
+        )
+    if "sessions" in came:
+        lines.append("sessions: `hermes search WORDS`, `hermes sessions list`")
+    if home.keys and not keys:
+        lines.append(
+            "keys were not copied: `hermes import … --keys`, or `hermes model key SERVICE`"
+        )
+    if target == os.path.expanduser(ASIDE):
+        lines.append(f"{target} is used when HERMES_HOME names it; to keep it so:")
+        lines.append(
+            f"  echo 'export HERMES_HOME={ASIDE}' >> ~/.profile; export HERMES_HOME={ASIDE}"
+        )
+    return "\n".join(lines)
