@@ -207,14 +207,22 @@ def test_no_command_touches_another_agents_home(peer: str, tmp_path: Path) -> No
         assert f"is a home of {peer}" in done.stderr, words
         assert f"hermes import {peer}" in done.stderr, words
     assert snapshot(hermes.home) == before
-    other = hermes.home.parent / ".hermes-runtime"
-    done = hermes.run(
-        "import", str(hermes.home), "--yes", "--only", "memory", HOME=str(other.parent)
-    )
+
+
+def test_beside_another_agents_home_ours_has_another_place(tmp_path: Path) -> None:
+    hermes = Hermes(tmp_path / ".hermes")
+    MAKERS["hermes-agent"](hermes.home)
+    before = snapshot(hermes.home)
+    user = {"HOME": str(tmp_path), "HERMES_HOME": ""}
+    done = hermes.run("import", "hermes-agent", "--yes", "--only", "memory", **user)
     assert done.returncode == 0
-    assert f"export HERMES_HOME=~/{other.name}" in done.stdout
-    hermes.run("down", HERMES_HOME=str(other))
+    assert "~/.hermes-runtime" in done.stdout
+    assert "The cat is Tom." in hermes.run("memory", **user).stdout
     assert snapshot(hermes.home) == before
+    hermes.home.rename(tmp_path / "moved")
+    assert "The cat is Tom." in hermes.run("memory", **user).stdout
+    hermes.run("down", **user)
+    assert not hermes.home.exists()
 
 
 OURS: tuple[dict[str, str], ...] = (

@@ -103,9 +103,7 @@ def start_command() -> str:
     except OSError:
         chosen = False
     chosen = chosen or bool(os.environ.get("HERMES_MODEL"))
-    ours = os.path.exists(os.path.join(home, "store.id"))
-    foreign = os.path.exists(os.path.join(home, "SOUL.md")) and not ours
-    return "chat" if chosen and not foreign else "setup"
+    return "chat" if chosen else "setup"
 
 
 def _help(text: "Callable[[Callable[[str], str]], str]") -> int:

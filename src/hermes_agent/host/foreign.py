@@ -59,8 +59,7 @@ def refuse_foreign(home: str) -> None:
         return
     raise HermesError(
         f"{home} is a home of {peer}, another program; nothing in it was changed",
-        f"use another home: `export HERMES_HOME={ASIDE}` (in ~/.profile to keep it), "
-        f"then `hermes import {peer}`",
+        f"use another home: `export HERMES_HOME={ASIDE}`, then `hermes import {peer}`",
     )
 
 

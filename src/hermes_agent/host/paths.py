@@ -22,14 +22,24 @@ def find_home(environ: "os._Environ[str] | Mapping[str, str]") -> str:
 
 def chosen_home(environ: "os._Environ[str] | Mapping[str, str]") -> str:
     """The home that the environment names, whoever's it is."""
-    chosen = environ.get("HERMES_HOME") or os.path.join(os.path.expanduser("~"), ".hermes")
-    home = os.path.abspath(os.path.expanduser(chosen))
+    home = os.path.abspath(os.path.expanduser(environ.get("HERMES_HOME") or _usual_home()))
     if not home.isprintable():
         raise UsageError(
             f"the path of the home {home!r} is not UTF-8, or has control characters",
             "set HERMES_HOME to another folder",
         )
     return home
+
+
+def _usual_home() -> str:
+    """`~/.hermes`, unless that is another agent's, or was when our home was made."""
+    usual = os.path.join(os.path.expanduser("~"), ".hermes")
+    if os.path.exists(os.path.join(usual, "store.id")):
+        return usual
+    from hermes_agent.host.foreign import ASIDE, foreign_home
+
+    aside = os.path.expanduser(ASIDE)
+    return aside if os.path.isdir(aside) or foreign_home(usual) else usual
 
 
 def run_folder(home: str) -> str:

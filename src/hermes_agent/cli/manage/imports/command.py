@@ -25,7 +25,7 @@ from hermes_agent.cli.output.formatting import count, one_line, sure, table
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.text.terminal import clean
 from hermes_agent.host.foreign import ASIDE, KNOWN, OURS, foreign_home, found_homes
-from hermes_agent.host.paths import chosen_home
+from hermes_agent.host.paths import find_home
 
 PARTS = ("settings", "keys", "memory", "documents", "skills", "jobs", "sessions")
 BATCH_CHARS = 1_000_000
@@ -53,9 +53,7 @@ def run(options: argparse.Namespace) -> int:
         return _list(options)
     parts = _parts(options)
     peer, source = _find(options.source)
-    target = chosen_home(os.environ)
-    if foreign_home(target) is not None:
-        target = os.path.expanduser(ASIDE)
+    target = find_home(os.environ)
     if os.path.realpath(target) == os.path.realpath(source):
         raise UsageError(f"{source} is the home itself", "`hermes backup` copies it")
     os.environ["HERMES_HOME"] = target
@@ -407,8 +405,5 @@ def _report(home: PeerHome, target: str, items: list[Item], *, keys: bool) -> st
             "keys were not copied: `hermes import … --keys`, or `hermes model key SERVICE`"
         )
     if target == os.path.expanduser(ASIDE):
-        lines.append(f"{target} is used when HERMES_HOME names it; to keep it so:")
-        lines.append(
-            f"  echo 'export HERMES_HOME={ASIDE}' >> ~/.profile; export HERMES_HOME={ASIDE}"
-        )
+        lines.append(f"this home is {ASIDE}, because ~/.hermes is another program's")
     return "\n".join(lines)

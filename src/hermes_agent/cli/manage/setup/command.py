@@ -73,12 +73,6 @@ def _check(home: Path) -> None:
     """Refuse a home that must not be changed."""
     from hermes_agent.host.inspect import home_trouble
 
-    if peer := find.home_of_peer(home):
-        raise HermesError(
-            f"{home} is the home of another program, {peer}; it is left as it is",
-            "`export HERMES_HOME=~/.hermes-runtime` chooses another home for Hermes; there, "
-            "`hermes import` brings over what you want",
-        )
     if trouble := home_trouble(home):
         raise HermesError(*trouble)
 
@@ -114,12 +108,14 @@ class Setup:
 
     def _offer_import(self) -> None:
         """Name the homes of other agents; `hermes import` brings over what is in them."""
-        peers = find.peer_homes()
-        self._report["import"] = [{"agent": name, "home": str(home)} for name, home in peers]
+        from hermes_agent.host.foreign import found_homes
+
+        peers = list(found_homes(str(Path.home())))
+        self._report["import"] = [{"agent": name, "home": home} for name, home in peers]
         for name, home in peers:
             self._prompts.say(
-                f"{name} was used here: `hermes import {find.short(home)}` brings its memory, "
-                "skills and settings."
+                f"{name} was used here: `hermes import {find.short(Path(home))}` brings its "
+                "memory, skills and settings."
             )
 
     def _settings(self) -> Settings:

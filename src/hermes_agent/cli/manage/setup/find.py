@@ -41,13 +41,6 @@ AGENT_FILES: tuple[tuple[str, str], ...] = (
 """Where other agents keep API keys. A file is searched for the variables of services, and for
 entries such as `apiKey` below the name of a service."""
 
-PEER_HOMES: tuple[tuple[str, str, str], ...] = (
-    ("hermes-agent", "~/.hermes", "SOUL.md"),
-    ("OpenClaw", "~/.openclaw", "openclaw.json"),
-    ("nanobot", "~/.nanobot", "config.json"),
-)
-"""Other agents with memories and skills to import: name, home, and a file that tells."""
-
 _OTHER_NAMES = {
     "google": "gemini", "google-gemini": "gemini", "moonshotai": "moonshot", "kimi": "moonshot",
     "zhipu": "zai", "zhipuai": "zai", "dashscope": "qwen", "grok": "xai", "hf": "huggingface",
@@ -89,21 +82,6 @@ class FoundService(NamedTuple):
     @property
     def needs_storing(self) -> bool:
         return bool(self.key[0]) and self.key[0] not in os.environ
-
-
-def home_of_peer(home: Path) -> str:
-    """The name of the other agent whose home this is, or ""."""
-    return next((name for name, path in peer_homes() if path == home), "")
-
-
-def peer_homes() -> list[tuple[str, Path]]:
-    """Homes of other agents on this machine, for `hermes import`."""
-    found = [(name, Path(home).expanduser(), mark) for name, home, mark in PEER_HOMES]
-    return [
-        (name, home)
-        for name, home, mark in found
-        if (home / mark).is_file() and not (home / "store.id").exists()
-    ]
 
 
 def agent_files(home: Path) -> list[tuple[str, Path]]:
