@@ -12,7 +12,7 @@ from hermes_agent.core.errors import UsageError
 from hermes_agent.core.messages import Reply, Usage, UserMessage
 from hermes_agent.core.records import Session
 from hermes_agent.core.settings.root import LoopSettings
-from hermes_agent.runtime.api.app import build_app
+from hermes_agent.runtime.api.app import build_app, runtime_status
 from tests.support.prompt_prefix import check_session
 from tests.support.runtime_fixture import RuntimeFixture, open_runtime, script
 
@@ -205,6 +205,15 @@ async def test_a_comparison_says_where_two_sessions_part_and_what_each_did(tmp_p
         assert (right.cost or 0.0) > (left.cost or 0.0) > 0
         with pytest.raises(UsageError):
             await h.runtime.session_history.compare(session, session)
+
+
+async def test_a_session_that_paused_at_a_limit_is_shown_until_it_goes_on(tmp_path: Path) -> None:
+    async with open_runtime(tmp_path, loop=LoopSettings(max_steps=1)) as h:
+        session = await h.open(writer(tmp_path))
+        await h.say(session, "zebra")
+        assert (await runtime_status(h.runtime))["paused"] == [session.id]
+        await h.runtime.session_history.rewind(session)
+        assert (await runtime_status(h.runtime))["paused"] == []
 
 
 async def test_the_parts_of_the_prompt_are_named_with_their_origin(tmp_path: Path) -> None:
