@@ -52,12 +52,53 @@ def test_a_conversation_is_streamed_and_rendered_once(hermes: Hermes, open_chat:
 def test_tools_are_a_line_each_and_consent_is_asked_for(hermes: Hermes, open_chat: Open) -> None:
     chat = open_chat("--policy", "careful")
     chat.enter("write a file")
-    chat.shows("allow? [y/N/s")
+    chat.shows("▸n No   y Yes")
     assert not (hermes.work / "made.txt").exists()
-    chat.enter("y")
+    chat.type("y")
     shown = chat.shows("The file is written.")
     assert "✓ $ echo written" in shown
     assert (hermes.work / "made.txt").read_text() == "written\n"
+
+
+def test_a_message_that_is_being_typed_does_not_answer_and_is_kept(
+    hermes: Hermes, open_chat: Open
+) -> None:
+    chat = open_chat("--policy", "careful")
+    chat.enter("write a file")
+    chat.shows("▸n No   y Yes")
+    chat.enter("yes")  # many keys at once
+    chat.shows("words do not agree")
+    chat.type(", but later")
+    chat.shows("Tab sets it aside")
+    chat.shows("> yes, but later")
+    chat.press("Tab")
+    chat.shows("▸n No   y Yes")
+    chat.press("Right")
+    chat.shows("▸y Yes")
+    chat.press("Left", "Enter")  # the safe answer
+    chat.shows("refused by the user")
+    chat.shows("> yes, but later")
+    assert not (hermes.work / "made.txt").exists()
+
+
+def test_what_a_question_does_not_show_yet_is_counted(hermes: Hermes, open_chat: Open) -> None:
+    body = "\\n".join(["#!/bin/sh", *(f"echo {n}" for n in range(2, 80)), "rm -rf ~/important"])
+    call = f'{{tool: write_file, with: {{path: a.sh, content: "{body}"}}}}'
+    hermes.script.write_text(f"turns: [{{replies: [{{calls: [{call}]}}, {{say: Done.}}]}}]")
+    chat = open_chat("--policy", "careful")
+    chat.enter("write it")
+    shown = chat.shows("not read yet: PgDn")
+    assert "! deletes files: rm -rf ~/important (in content, line 80)" in shown
+    assert "refused in" in shown
+    chat.type("v")
+    chat.shows("v less")
+    chat.press("PageDown")
+    chat.shows("!   80 │ rm -rf ~/important")
+    chat.press("PageDown")
+    chat.shows("PgUp/PgDn scroll")
+    assert "not read yet" not in chat.text()
+    chat.type("n")
+    chat.shows("Done.")
 
 
 def test_control_c_stops_the_agent_and_then_leaves(shared: Hermes, open_chat: Open) -> None:

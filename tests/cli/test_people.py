@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hermes_agent.cli.output.events import question_lines
+from hermes_agent.cli.output.consent import question_lines
 from tests.support.cli import Hermes, wait_until
 
 

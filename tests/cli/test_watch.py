@@ -6,12 +6,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
+from hermes_agent.cli.watch.questions import FollowedQuestions
 from hermes_agent.cli.watch.watch import WatchFeed, unit_text
-from tests.support.cli import Hermes, wait_until
+from tests.support.cli import Hermes, Pane, wait_until
 from tests.support.patience import PATIENCE
 
 
@@ -236,3 +237,45 @@ def test_a_unit_keeps_the_runtime_up(hermes: Hermes, tmp_path: Path) -> None:
     odd = unit_text("/a b/python", '/home/50% "x"')
     assert 'ExecStart="/a b/python" -m' in odd
     assert 'Environment="HERMES_HOME=/home/50%% \\"x\\""' in odd
+
+
+def asked(hermes: Hermes) -> tuple[str, dict[str, Any]]:
+    session = hermes.send("write a file", policy="careful", interactive=True)
+    (question,) = wait_until(lambda: hermes.api.get("/v1/questions"), "a question")
+    return session, question
+
+
+def test_a_followed_question_is_answered_in_place(hermes: Hermes) -> None:
+    session, _ = asked(hermes)
+    program = (
+        "import time; from hermes_agent.cli.client.api import RuntimeClient\n"
+        "from hermes_agent.cli.watch.questions import FollowedQuestions\n"
+        f"asking = FollowedQuestions(RuntimeClient(), lambda: {{{session!r}}})\n"
+        "asking.poll(lambda: None)\n"
+        "while asking.asking: asking.poll(lambda: None); time.sleep(0.05)"
+    )
+    pane = Pane(hermes.work, [sys.executable, "-c", program], hermes.environ)
+    try:
+        pane.shows("│ echo written >> made.txt; echo shown")
+        pane.shows("allow? [y/N/s")
+        pane.enter("v")
+        pane.shows("allow? [y/N/s", 2)
+        pane.enter("y")
+        wait_until(pane.has_ended, "the program to end")
+    finally:
+        pane.close()
+    assert wait_until((hermes.work / "made.txt").exists, "the effect")
+
+
+def test_without_a_terminal_it_is_said_how_to_answer(
+    hermes: Hermes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session, question = asked(hermes)
+    questions = FollowedQuestions(hermes.api, lambda: {session})
+    questions.poll(lambda: None)
+    questions.poll(lambda: None)
+    assert capsys.readouterr().out.count(f"`hermes approvals answer {question['id']} yes|no`") == 1
+    shown = hermes.good("approvals", "show", question["id"])
+    assert "│ echo written >> made.txt; echo shown" in shown
+    view = hermes.api.get(f"/v1/questions/{question['id']}")["view"]
+    assert [answer["key"] for answer in view["answers"]] == ["n", "y", "s", "a"]

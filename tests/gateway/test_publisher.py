@@ -8,7 +8,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.effects import Risk
 from hermes_agent.core.gateway import Chat, InboundMessage, OutboundMessage, Person
+from hermes_agent.core.records import Question
+from hermes_agent.gateway.approvals.questions import render_question
 from hermes_agent.gateway.approvals.routing import ApprovalRouter
 from hermes_agent.gateway.channel import SendError
 from tests.support.fake_channel import HELD, MANIFEST, Room, room
@@ -216,6 +219,23 @@ async def test_the_answer_to_a_long_question_replaces_its_last_message_alone(
         assert not [one for one in r.pad.sent.values() if one.buttons]
 
 
+def test_a_question_that_is_cut_says_so_and_shows_what_is_dangerous() -> None:
+    risk = Risk("deletes files", "command", "rm -rf ~/important", 900)
+    command = "\n".join(["| echo"] * 20_000)
+    asked = Question(
+        "q1", "s1", "approval", f"terminal {{}}\ncommand:\n{command}\nit deletes", ("yes", "no"),
+        "e1", 0.0, 1.0, reason="it deletes", risks=(risk,),
+    )  # fmt: skip
+    shown = render_question(asked, lambda *_: "abcdef", buttons=True, group=False).text
+    assert len(shown) < 9_000
+    assert "! deletes files: rm -rf ~/important (in command, line 900)" in shown
+    assert "more characters in 18,875 lines are NOT shown here" in shown
+    assert "`hermes approvals show q1` shows all" in shown
+    choice = "a long choice " * 10 + "that ends in delete"
+    plain = Question("q2", "s1", "question", "Which?", (choice,), "e1", 0.0, 1.0)
+    assert choice in render_question(plain, lambda *_: "abcdef", buttons=True, group=False).text
+
+
 async def test_consent_is_given_by_words_where_there_are_no_buttons(tmp_path: Path) -> None:
     rule(tmp_path, "ask")
     plain = replace(MANIFEST, buttons=False, edits=False)
@@ -253,7 +273,7 @@ async def test_members_do_not_give_consent_and_the_owners_are_asked_at_home(
         (session,) = await r.runtime.context.store.sessions()
         assert "in `pad:with-bob`" in asked
         assert f"Session `{session.id}`, `make it`" in asked
-        assert "would add this rule" in asked
+        assert "adds a rule for every session: allow" in asked
         assert (await r.press("Yes", "bob")).why == "they may not answer it"
         await r.say("/approve", "bob")
         await r.hears("no such question", "with-bob")

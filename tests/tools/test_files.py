@@ -123,6 +123,24 @@ async def test_a_file_too_large_for_memory_is_written_over_without_being_read(
     assert isinstance(await write_file.recover(context, note, **given), ToolResult)
 
 
+async def test_a_change_can_be_shown_before_it_is_made(here: Caller) -> None:
+    assert write_file.preview is not None
+    assert patch.preview is not None
+    (here.workspace / "a.txt").write_text("one\ntwo\n")
+    (here.workspace / ".env").write_text("KEY=old\n")
+    shown = await write_file.preview(here.terminal, path="a.txt", content="one\n2\n")
+    head = "changes an existing file of 2 lines: 1 added, 1 removed"
+    assert shown.split("\n") == [head, "@@ -1,2 +1,2 @@", " one", "-two", "+2"]
+    patched = await patch.preview(here.terminal, path="a.txt", old="two", new="2", all=False)
+    assert patched == shown
+    made = await write_file.preview(here.terminal, path="new.txt", content="a\nb\n")
+    assert made == "makes a new file of 2 lines"
+    secret = await write_file.preview(here.terminal, path=".env", content="KEY=new\n")
+    assert secret.startswith("replaces a file that may hold secrets")
+    assert "KEY" not in secret
+    assert (here.workspace / "a.txt").read_text() == "one\ntwo\n"
+
+
 async def test_a_folder_is_not_written_over(here: Caller) -> None:
     (here.workspace / "folder").mkdir()
     with pytest.raises(ToolError, match="folder"):

@@ -132,6 +132,19 @@ class ApprovalRequirement(Struct, frozen=True, omit_defaults=True):
     """How long the question stays open; None means the settings' default."""
 
 
+class Risk(Struct, frozen=True, omit_defaults=True):
+    """Something dangerous in an effect, in words for the people who are asked."""
+
+    what: str
+    """`deletes files`."""
+    argument: str = ""
+    """The argument in which it is."""
+    text: str = ""
+    """The program with its words, or the path."""
+    line: int = 0
+    """Its line in that argument, from 1; 0 if unknown."""
+
+
 class JudgementInputs(Struct, frozen=True, omit_defaults=True):
     """What the gate knew about a call besides its arguments: enough to judge it again."""
 
@@ -179,6 +192,8 @@ class Verdict(Struct, frozen=True):
     """Paths as named, and where they led at the time; replayed when it is judged again."""
     confinement: Confinement = "none"
     """Where a command runs that is allowed because of what it seems to do."""
+    risks: tuple[Risk, ...] = ()
+    """What is dangerous in it, if it asks."""
     understood: bool = True
     """False: parts of it are allowed only because the kernel lets them change nothing."""
     outside: frozenset[str] = frozenset()

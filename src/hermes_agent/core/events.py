@@ -11,6 +11,7 @@ from hermes_agent.core.effects import (
     ApprovalRequirement,
     Confinement,
     JudgementInputs,
+    Risk,
 )
 from hermes_agent.core.messages import Media, ReasoningBlock, RouteStep, ToolCall, Usage
 from hermes_agent.core.skills import ActivatedSkill, RecallResult
@@ -253,6 +254,8 @@ class CallJudged(BaseEvent, frozen=True, tag="call_judged"):
     proposal: str = ""
     """The rule, as YAML, that would allow this from now on."""
     confinement: Confinement = "none"
+    risks: tuple[Risk, ...] = ()
+    """What is dangerous in it, if it asks."""
 
 
 class CallIntended(BaseEvent, frozen=True, tag="call_intended"):
@@ -322,6 +325,12 @@ class QuestionAsked(BaseEvent, frozen=True, tag="question_asked"):
     """What the answer "session" allows."""
     proposal: str = ""
     """The rule that the answer "always" adds."""
+    reason: str = ""
+    """Why an approval is needed; `text` ends with it."""
+    change: str = ""
+    """What happens to an existing file: counts on the first line, then a diff."""
+    risks: tuple[Risk, ...] = ()
+    """What is dangerous in it."""
 
 
 class ApprovalGiven(BaseEvent, frozen=True, tag="approval_given"):

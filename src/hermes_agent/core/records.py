@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from hermes_agent.core.effects import ApprovalRequirement
+from hermes_agent.core.effects import ApprovalRequirement, Risk
 from hermes_agent.core.events import CallJudged
 from hermes_agent.core.messages import Media, Usage
 from hermes_agent.core.skills import ActivatedSkill, RecallResult, SkillLimits
@@ -138,6 +138,9 @@ class Question(Struct, frozen=True):
     """Who has agreed so far, if several must."""
     grants: tuple[str, ...] = ()
     proposal: str = ""
+    reason: str = ""
+    change: str = ""
+    risks: tuple[Risk, ...] = ()
 
 
 class Judgement(Struct, frozen=True):

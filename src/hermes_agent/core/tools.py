@@ -437,6 +437,9 @@ class Tool:
     """Works on the session's terminal, or on another one that the model names with `at`."""
     prepare: Callable[..., Awaitable[dict[str, Any]]] | None = None
     """Called like the function before the intent is journaled; its result is stored with it."""
+    preview: Callable[..., Awaitable[str]] | None = None
+    """Called with the terminal and the arguments before people are asked: what would happen to an
+    existing file, as counts on the first line and a diff below. Changes nothing."""
     recover: Callable[..., Awaitable[RecoveryResult]] | None = None
     """Called after a restart with the context, what `prepare` returned, and the arguments."""
     release: Callable[[ToolContext, ToolResult], Awaitable[None]] | None = None
@@ -550,6 +553,7 @@ def tool(
     located: bool = False,
     after: Sequence[str] = (),
     keys: Sequence[str] = (),
+    preview: Callable[..., Awaitable[str]] | None = None,
     prepare: Callable[..., Awaitable[dict[str, Any]]] | None = None,
     recover: Callable[..., Awaitable[RecoveryResult]] | None = None,
     release: Callable[[ToolContext, ToolResult], Awaitable[None]] | None = None,
@@ -570,6 +574,7 @@ def tool(
             located=located,
             after=tuple(after),
             keys=tuple(keys),
+            preview=preview,
             prepare=prepare,
             recover=recover,
             release=release,

@@ -74,7 +74,7 @@ class RuleGate:
         """As `judge`, with the decision on each operation. `whole` evaluates every rule."""
         try:
             judged = await self._consider(effect, resolve, granted, whole)
-            return self._enforceable(judged, effect, granted)
+            return _with_risks(self._enforceable(judged, effect, granted), effect)
         except HermesError as error:
             return _refused(error.message, "gate")
         except Exception as error:
@@ -170,6 +170,20 @@ class RuleGate:
             if _is_contained(effect, found, rules.outside):
                 return found
         return decided(contained=False)
+
+
+def _with_risks(judged: Judged, effect: Effect) -> Judged:
+    if judged.verdict.action != "ask":
+        return judged
+    from hermes_agent.policy.risks import risks_of
+
+    changed = effect
+    if judged.verdict.input is not None:
+        given = judged.verdict.input
+        changed = msgspec.structs.replace(effect, input=given, command=judged.command)
+    found = risks_of(changed, [one.act for one in judged.decisions])
+    verdict = msgspec.structs.replace(judged.verdict, risks=found)
+    return msgspec.structs.replace(judged, verdict=verdict)
 
 
 def _bounded(judged: Judged, facts: MatchContext, read: ParsedEffect) -> Judged:

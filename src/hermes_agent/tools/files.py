@@ -11,6 +11,8 @@ from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import IMAGE_BYTES, Media
+from hermes_agent.core.protocols import Terminal
+from hermes_agent.core.text.sensitive_paths import may_hold_secrets
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import RecoveryResult, ToolContext, tool
 from hermes_agent.tools.replace import Replaced, replace
@@ -67,7 +69,7 @@ async def _prepare_write(context: ToolContext, path: str, content: str) -> dict[
 async def _recover(context: ToolContext, note: dict[str, Any], **_arguments: Any) -> RecoveryResult:
     """The file's hash shows whether it was written: the note has the one before and after."""
     path = note["path"]
-    now = _hash(await _present(context, path))
+    now = _hash(await _present(context.terminal, path))
     if now == note["after"]:
         return ToolResult(f"{path} was written before the restart", {"path": path})
     return "not-run" if now == note["before"] else None
@@ -82,10 +84,16 @@ def _undo(note: dict[str, Any], _arguments: Mapping[str, Any], result: ToolResul
     return ""
 
 
+async def _preview_write(terminal: Terminal, path: str, content: str) -> str:
+    real = await terminal.resolve(path)
+    return _preview(real, await _present(terminal, real), content.encode())
+
+
 @tool(
     capabilities=("filesystem",),
     paths={"path": "write"},
     located=True,
+    preview=_preview_write,
     prepare=_prepare_write,
     recover=_recover,
     inverse=_undo,
@@ -94,7 +102,7 @@ async def write_file(context: ToolContext, path: str, content: str) -> ToolResul
     """Make a text file, or replace it whole; folders are made as needed."""
     real = await context.resolve(path)
     async with _writer(real):
-        before = await _present(context, real)
+        before = await _present(context.terminal, real)
         after = content.encode()
         await context.terminal.write(real, after)
     word = "made" if before is None else "replaced"
@@ -109,10 +117,24 @@ async def _prepare_patch(
     return await _note(context, path, done.text.encode(), before)
 
 
+async def _preview_patch(terminal: Terminal, path: str, old: str, new: str, all: bool) -> str:
+    real = await terminal.resolve(path)
+    before = await _present(terminal, real)
+    if before is None or isinstance(before, _Large):
+        return ""
+    text, damage = _decoded(path, before)
+    return (
+        ""
+        if damage
+        else _preview(real, before, replace(text, old, new, everywhere=all).text.encode())
+    )
+
+
 @tool(
     capabilities=("filesystem",),
     paths={"path": "write"},
     located=True,
+    preview=_preview_patch,
     prepare=_prepare_patch,
     recover=_recover,
     inverse=_undo,
@@ -154,7 +176,7 @@ async def _note(
 ) -> dict[str, Any]:
     real = await context.resolve(path)
     if before is None:
-        before = await _present(context, real)
+        before = await _present(context.terminal, real)
     return {"path": real, "before": _hash(before), "after": _hash(after)}
 
 
@@ -166,16 +188,16 @@ class _Large(bytes):
     """Stands for the content of a file that is too large to read: its size and time."""
 
 
-async def _present(context: ToolContext, path: str) -> bytes | None:
+async def _present(terminal: Terminal, path: str) -> bytes | None:
     """The current content; None when there is no file."""
-    facts = await context.terminal.stat(path)
+    facts = await terminal.stat(path)
     if facts is None:
         return None
     if facts.kind != "file":
         raise ToolError(f"{path!r} is not a file but a {facts.kind}")
     if facts.size > READ_BYTES:
         return _Large(f"{facts.size} bytes of {facts.modified}".encode())
-    return await context.terminal.read(path)
+    return await terminal.read(path)
 
 
 def _refuse_binary(path: str, data: bytes) -> None:
@@ -254,17 +276,43 @@ def _numbered(lines: list[str], first: int, last: int) -> list[str]:
     return shown
 
 
+def _diff(before: bytes | None, after: bytes) -> list[str] | None:
+    """The rows of a diff; None if it would take too long."""
+    if isinstance(before, _Large) or len(before or b"") + len(after) > DIFF_BYTES:
+        return None
+    old = _lines((before or b"").decode(errors="replace"))
+    new = _lines(after.decode())
+    return list(difflib.unified_diff(old, new, "before", "after", lineterm=""))
+
+
+def _counts(rows: list[str]) -> tuple[int, int]:
+    """How many lines a diff adds and removes."""
+    return sum(row.startswith("+") for row in rows[2:]), sum(r.startswith("-") for r in rows[2:])
+
+
+def _preview(path: str, before: bytes | None, after: bytes) -> str:
+    """What people are shown before they allow a change."""
+    if before is None:
+        return f"makes a new file of {len(_lines(after.decode())):,} lines"
+    if may_hold_secrets(path):
+        return "replaces a file that may hold secrets, so the old content is not shown"
+    rows = _diff(before, after)
+    if rows is None:
+        return "changes an existing file that is too large to be compared here"
+    added, removed = _counts(rows)
+    count = len(_lines(before.decode(errors="replace")))
+    head = f"changes an existing file of {count:,} lines: {added:,} added, {removed:,} removed"
+    return "\n".join([head, *rows[2:]])
+
+
 def _facts(path: str, before: bytes | None, after: bytes) -> dict[str, Any]:
     """Facts about a change, with its diff."""
     facts: dict[str, Any] = {"path": path, "created": before is None, "bytes": len(after)}
-    if isinstance(before, _Large) or len(before or b"") + len(after) > DIFF_BYTES:
+    rows = _diff(before, after)
+    if rows is None:
         return facts
-    old = _lines((before or b"").decode(errors="replace"))
-    new = _lines(after.decode())
-    rows = list(difflib.unified_diff(old, new, "before", "after", lineterm=""))
     diff = "\n".join(rows)
     if len(diff) > DIFF_CHARS:
         diff = f"{diff[:DIFF_CHARS]}\n… {len(diff) - DIFF_CHARS} more characters"
-    added = sum(row.startswith("+") for row in rows[2:])
-    removed = sum(row.startswith("-") for row in rows[2:])
+    added, removed = _counts(rows)
     return {**facts, "added": added, "removed": removed, "diff": diff}

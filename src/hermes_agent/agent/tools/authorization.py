@@ -25,7 +25,7 @@ from hermes_agent.core.effects import (
     outside_calls,
     paths_in,
 )
-from hermes_agent.core.errors import NotFound
+from hermes_agent.core.errors import HermesError, NotFound
 from hermes_agent.core.skills import SkillLimits
 from hermes_agent.core.text.addresses import host_of
 from hermes_agent.core.tools import EgressCheck, Permit, Tool
@@ -90,7 +90,7 @@ class CallAuthorizer:
         if judged.action == "deny":
             raise CallDenied(f"refused by policy: {judged.reason}")
         if judged.action == "ask":
-            await self._consent(open_call, judged)
+            await self._consent(open_call, judged, tool, given)
             # The rules may have changed while people were asked.
             again = await self._judge(open_call, tool, given, only_deny=True)
             if again is not None:
@@ -310,9 +310,23 @@ class CallAuthorizer:
             grants=verdict.grants,
             proposal=verdict.proposal,
             confinement=verdict.confinement,
+            risks=tuple(replace(risk, text=redact(risk.text)) for risk in verdict.risks),
         )
 
-    async def _consent(self, open_call: PendingCall, judged: ev.CallJudged) -> None:
+    async def _preview(self, open_call: PendingCall, tool: Tool, given: dict[str, object]) -> str:
+        """What would happen to an existing file; empty where that cannot be told."""
+        if tool.preview is None or open_call.judged is None:
+            return ""
+        terminal = self._deps.terminals[open_call.judged.facts.terminal]
+        try:
+            return await tool.preview(terminal, **self.arguments(open_call, tool, given))
+        except (HermesError, OSError, UnicodeError) as error:
+            log.debug("no preview of %s: %s", open_call.effect, error)
+            return ""
+
+    async def _consent(
+        self, open_call: PendingCall, judged: ev.CallJudged, tool: Tool, given: dict[str, object]
+    ) -> None:
         # Approvers that a rule names are reachable even when the sender is not.
         if not self._conversation.interactive and not judged.consent.by:
             raise CallDenied(
@@ -338,6 +352,9 @@ class CallAuthorizer:
                 consent=judged.consent,
                 grants=judged.grants,
                 proposal=judged.proposal,
+                reason=judged.reason,
+                change=self._deps.redact(await self._preview(open_call, tool, given)),
+                risks=judged.risks,
             )
         )
         if answer not in ALLOWING_ANSWERS:

@@ -3,20 +3,27 @@
 import os
 import queue
 import select
+import shutil
 import sys
 import termios
 import threading
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from hermes_agent.cli.output.events import consent_prompt, question_lines, typed_answer
+from hermes_agent.cli.output.events import consent_prompt, typed_answer
 from hermes_agent.cli.output.formatting import one_line
+
+if TYPE_CHECKING:
+    from hermes_agent.cli.output.consent import Row
 
 Event = dict[str, Any]
 _End = tuple[BaseException | None]
 
 TERMINAL = 0
+MIN_FOLD = 6
+"""Rows of each section that are shown on the smallest terminal."""
 
 
 class EventStream:
@@ -75,21 +82,60 @@ class EventStream:
 def ask_question(question: Event, events: EventStream) -> str | None:
     """Ask on the terminal; None when our answer is no longer needed."""
     print_question(question)
-    typed = events.line(question["id"])
-    if isinstance(typed, str):
-        return answer_or_refuse(question, typed)
-    drop_question(typed)
-    return None
+    while True:
+        typed = events.line(question["id"])
+        if not isinstance(typed, str):
+            drop_question(typed)
+            return None
+        if (answer := answer_or_show(question, typed)) is not None:
+            return answer
 
 
 def print_question(question: Event) -> None:
-    consent = question["purpose"] != "question"
-    if consent:
+    """The question, folded to the height of the terminal, and the prompt."""
+    from hermes_agent.cli.output.consent import Fold, answer_rows, expiry, rows
+    from hermes_agent.core.text.consent import consent_view
+
+    if question["purpose"] != "question":
         # What was typed before the question was seen is not consent to it.
         termios.tcflush(TERMINAL, termios.TCIFLUSH)
-    print("\n" + "\n".join(question_lines(question)), file=sys.stderr)
-    prompt = f"  {consent_prompt(question)}" if consent else "> "
+    view, size = consent_view(question), shutil.get_terminal_size()
+    fold = Fold(max(size.lines - 18, MIN_FOLD))
+    _print_rows([*rows(view, size.columns, fold), *answer_rows(view.answers, size.columns)])
+    if left := expiry(question, time.time()):
+        print(f"  {left}", file=sys.stderr)
+    print_prompt(question)
+
+
+def print_prompt(question: Event) -> None:
+    prompt = f"  {consent_prompt(question)}" if question["purpose"] != "question" else "> "
     print(prompt, end="", file=sys.stderr, flush=True)
+
+
+def answer_or_show(question: Event, typed: str) -> str | None:
+    """What a typed line answers; None if it only asked to be shown more, and the prompt is there
+    again."""
+    from hermes_agent.cli.output.consent import rows, rule_rows
+    from hermes_agent.core.text.consent import consent_view
+
+    view = consent_view(question)
+    word = typed.lower() if question["purpose"] == "approval" else ""
+    if word in ("v", "?"):
+        _print_rows([*rows(view, shutil.get_terminal_size().columns)])
+    elif word == "r" and view.rule:
+        _print_rows([*rule_rows(view)])
+    else:
+        return answer_or_refuse(question, typed)
+    termios.tcflush(TERMINAL, termios.TCIFLUSH)  # the rest of what was pasted
+    print_prompt(question)
+    return None
+
+
+def _print_rows(found: Sequence["Row"]) -> None:
+    from hermes_agent.cli.output.consent import painted
+
+    colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    print("\n" + painted(found, colour=colour), file=sys.stderr, flush=True)
 
 
 def drop_question(answered: Event | None) -> None:

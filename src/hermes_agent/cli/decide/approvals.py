@@ -2,18 +2,23 @@
 
 `hermes approvals answer ID yes` allows the effect once; `session` allows what the question says it
 covers for the rest of the session; `always` adds the rule that the question shows. A question that
-nobody answers in time is refused."""
+nobody answers in time is refused. `hermes approvals show ID` shows all of a long one."""
 
 import argparse
+import os
+import shutil
+import sys
 import time
 from typing import Any
 
 from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.client.api import RuntimeClient, by_prefix, login_name, quoted
 from hermes_agent.cli.client.follower import reach
-from hermes_agent.cli.output.events import question_lines
-from hermes_agent.cli.output.formatting import span
+from hermes_agent.cli.output.consent import Fold, answer_rows, expiry, painted, rows, rule_rows
+from hermes_agent.core.text.consent import consent_view
 
+FOLD = 24
+"""Rows of each section that a list shows."""
 SHORT = {"y": "yes", "n": "no", "s": "session", "a": "always"}
 
 
@@ -25,11 +30,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "answer", nargs="+", help="yes, no, session or always; words for a question"
     )
     answer.add_argument("--as", dest="name", default="", help="your name; default: your login")
+    showing = add_action(actions, "show", _show, "a question whole, and the rule it would add")
+    showing.add_argument("id", help="the question's id, or the beginning of it")
 
 
 def _list(options: argparse.Namespace) -> int:
-    rows = connect().get("/v1/questions")
-    return emit(options, rows, questions_text(rows, time.time()))
+    found = connect().get("/v1/questions")
+    return emit(options, found, questions_text(found, time.time(), colour=_colour()))
+
+
+def _show(options: argparse.Namespace) -> int:
+    api = connect()
+    row = by_prefix(api.get("/v1/questions"), "id", options.id, "open question", "approvals")
+    found = api.get(f"/v1/questions/{quoted(row['id'])}")
+    view = consent_view(found)
+    shown = [*rows(view, _width()), *answer_rows(view.answers, _width())]
+    shown += rule_rows(view) if view.rule else ()
+    head = f"{_head(found, time.time())}\n"
+    return emit(options, found, head + painted(shown, colour=_colour()))
 
 
 def _answer(options: argparse.Namespace) -> int:
@@ -38,8 +56,7 @@ def _answer(options: argparse.Namespace) -> int:
 
 
 def answer_question(api: RuntimeClient, prefix: str, answer: str, name: str = "") -> dict[str, Any]:
-    rows = api.get("/v1/questions")
-    question = by_prefix(rows, "id", prefix, "open question", "approvals")
+    question = by_prefix(api.get("/v1/questions"), "id", prefix, "open question", "approvals")
     if question["purpose"] != "question":
         answer = SHORT.get(answer.lower(), answer.lower())
     body: dict[str, object] = {"answer": answer, "by": name or login_name()}
@@ -49,12 +66,28 @@ def answer_question(api: RuntimeClient, prefix: str, answer: str, name: str = ""
     return done
 
 
-def questions_text(rows: list[dict[str, Any]], now: float) -> str:
-    if not rows:
+def questions_text(found: list[dict[str, Any]], now: float, *, colour: bool = False) -> str:
+    if not found:
         return "no open questions"
     lines = []
-    for row in rows:
-        left = f"{span(row['expires'] - now)} left" if row["expires"] else "no time limit"
-        lines.append(f"{row['id']}  session {row['session']}, {row['purpose']}, {left}")
-        lines += [f"  {line}" for line in question_lines(row)]
+    for row in found:
+        fold = Fold(FOLD, f"`hermes approvals show {row['id']}` shows all")
+        width = max(_width() - 2, 0)
+        view = consent_view(row)
+        shown = [*rows(view, width, fold), *answer_rows(view.answers, width)]
+        lines.append(_head(row, now))
+        lines += [f"  {line}" for line in painted(shown, colour=colour).split("\n")]
     return "\n".join([*lines, "hint: `hermes approvals answer ID yes|no|session|always|TEXT`"])
+
+
+def _head(row: dict[str, Any], now: float) -> str:
+    return f"{row['id']}  session {row['session']}, {row['purpose']}, {expiry(row, now)}"
+
+
+def _colour() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _width() -> int:
+    """Columns; 0 in a pipe, where lines are not broken."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0

@@ -4,7 +4,7 @@ import sys
 from typing import Any, NamedTuple, TextIO
 
 from hermes_agent.cli.output.formatting import hint_here, one_line
-from hermes_agent.core.text.terminal import clean, visible
+from hermes_agent.core.text.terminal import clean
 
 Event = dict[str, Any]
 
@@ -118,41 +118,12 @@ def call_line(call: dict[str, Any]) -> str:
 # questions
 
 
-def question_lines(question: Event) -> list[str]:
-    """A question. Only its own first line begins with a question mark and no space, so a line break
-    inside it cannot pass for another question."""
-    first, *more = visible(question["text"]).split("\n")
-    lines = [f"? {first}", *(f"    {line}" for line in more)]
-    if question["purpose"] == "question":
-        for number, choice in enumerate(question["choices"], 1):
-            lines.append(f"  {number}. " + visible(choice).replace("\n", "\\n"))
-        return lines
-    if "session" in question["choices"]:
-        covers = ", ".join(_covered(grant) for grant in question["grants"])
-        lines.append(f"    for this session would cover: {covers}")
-    if "always" in question["choices"]:
-        lines.append("    always would add to policies/approved.yaml:")
-        lines += [f"    + {visible(line)}" for line in question["proposal"].splitlines()]
-    consent = question["consent"]
-    if consent.get("by"):
-        lines.append(f"    may be answered by: {visible(', '.join(consent['by']))}")
-    if consent.get("count", 1) > 1:
-        agreed = visible(", ".join(question.get("agreed", ()))) or "nobody yet"
-        lines.append(f"    {consent['count']} people must agree; so far: {agreed}")
-    return lines
-
-
-def _covered(grant: str) -> str:
-    """A grant's key (rule, subject, terminal) for people."""
-    _, _, rest = grant.partition("|")
-    subject, _, terminal = rest.rpartition("|")
-    return f"{visible(subject or rest)} on {visible(terminal)}".replace("\n", "\\n")
-
-
 def consent_prompt(question: Event) -> str:
     more = [f"{name[0]}={name}" for name in ("session", "always") if name in question["choices"]]
+    shows = "; v=show all" if question["purpose"] == "approval" else ""
+    shows += ", r=rule" if "always" in question["choices"] else ""
     asked = "continue" if question["purpose"] == "budget" else "allow"
-    return f"{asked}? [{'/'.join(['y', 'N', *more])}] "
+    return f"{asked}? [{'/'.join(['y', 'N', *more])}{shows}] "
 
 
 def typed_answer(question: Event, typed: str) -> str | None:

@@ -148,6 +148,18 @@ def size(amount: float) -> str:
     return f"{amount:.1f} GB"
 
 
+def cells(text: str) -> int:
+    """The width of a text in columns."""
+    if text.isascii():
+        return len(text)
+    import unicodedata
+
+    return sum(
+        0 if unicodedata.combining(letter) else 1 + (unicodedata.east_asian_width(letter) in "WF")
+        for letter in text
+    )
+
+
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Aligned columns. On a terminal, lines are cut to its width."""
     widths = [max(map(columns, column)) for column in zip(heads, *rows, strict=True)]

@@ -12,7 +12,7 @@ import msgspec
 from hermes_agent.cli.client.api import login_name
 from hermes_agent.cli.client.stream import (
     TERMINAL,
-    answer_or_refuse,
+    answer_or_show,
     drop_question,
     print_question,
 )
@@ -126,14 +126,13 @@ class _Asking:
     def _typed(self) -> None:
         question = self._question
         assert question is not None
-        self._close()
         typed = os.read(TERMINAL, 4096).decode(errors="replace").strip()
-        self._answering = asyncio.create_task(self._answer(question, typed))
+        if (answer := answer_or_show(question, typed)) is not None:
+            self._close()
+            self._answering = asyncio.create_task(self._answer(question, answer))
 
-    async def _answer(self, question: Event, typed: str) -> None:
+    async def _answer(self, question: Event, answer: str) -> None:
         try:
-            await self._runtime.sessions.answer(
-                question["id"], answer_or_refuse(question, typed), login_name()
-            )
+            await self._runtime.sessions.answer(question["id"], answer, login_name())
         except NotFound:
             return  # answered elsewhere or expired; the turn continues

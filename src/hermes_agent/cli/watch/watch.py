@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.arguments import positive
@@ -18,6 +18,9 @@ from hermes_agent.cli.home import home_and_settings, home_folder
 from hermes_agent.cli.output.formatting import one_line, span, table
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.text.terminal import clean
+
+if TYPE_CHECKING:
+    from hermes_agent.cli.watch.incidents.view import IncidentLine
 
 Row = dict[str, Any]
 
@@ -273,6 +276,7 @@ class WatchFeed:
 
     def __init__(self, api: RuntimeClient, began: float, checks: list[Row]) -> None:
         from hermes_agent.cli.watch.incidents.view import IncidentView
+        from hermes_agent.cli.watch.questions import FollowedQuestions
 
         self._api = api
         self._began = began
@@ -280,6 +284,9 @@ class WatchFeed:
         self._feeds: dict[str, Any] = {}
         self._states: dict[str, bool | None] = _states(checks)
         self._gone = False
+        self._questions = FollowedQuestions(
+            api, lambda: {feed.incident.get("session") for feed in self._feeds.values()}
+        )
 
     def poll(self) -> None:
         try:
@@ -299,7 +306,7 @@ class WatchFeed:
         from hermes_agent.cli.watch.incidents.feed import IncidentFeed
 
         found = self._api.get("/v1/checks")
-        self._print_checks(found["checks"])
+        lines = self._check_lines(found["checks"])
         rows = self._api.get("/v1/incidents", limit=20)
         for one in reversed(rows):
             open = one["state"] not in ("resolved", "escalated", "closed")
@@ -309,22 +316,32 @@ class WatchFeed:
             if not feed.ended:
                 for said in feed.poll():
                     text = f"{id} {said.text}" if len(self._feeds) > 1 else said.text
-                    self._view.say(said._replace(text=text))
+                    lines.append(said._replace(text=text))
+        if lines:
+            self._questions.interrupt()
+            for line in lines:
+                self._view.say(line)
+            self._questions.resume()
+        self._questions.poll(self._view.close)
+        if self._questions.asking is not None:
+            return  # the cursor stands at the prompt
         waiting = sum(one["state"] == "escalated" and one["source"] != "drill" for one in rows)
         self._print_status(found["checks"], waiting)
 
-    def _print_checks(self, checks: list[Row]) -> None:
+    def _check_lines(self, checks: list[Row]) -> "list[IncidentLine]":
         from hermes_agent.cli.watch.incidents.view import IncidentLine
 
         now = _states(checks)
         before, self._states = self._states, now
+        lines = []
         for row in checks:
             ok = now[row["name"]]
             if ok is not None and ok != before.get(row["name"]):
                 detail = one_line(row["state"].get("detail", ""), 150)
                 text = f"{row['name']} passes" if ok else f"{row['name']} fails: {detail}"
                 moment = row["state"].get("last", time.time())
-                self._view.say(IncidentLine(moment, "check", text, "good" if ok else "bad"))
+                lines.append(IncidentLine(moment, "check", text, "good" if ok else "bad"))
+        return lines
 
     def _print_status(self, checks: list[Row], waiting: int) -> None:
         failing = sum(row["state"].get("ok") is False for row in checks)

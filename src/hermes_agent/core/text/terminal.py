@@ -1,12 +1,19 @@
 """Text of others, fit to be shown."""
 
+from functools import cache
+
 _CODES = [
     *(code for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"),
     *(0x2028, 0x2029),  # line ends of their own
     *(*range(0x202A, 0x202F), *range(0x2066, 0x206A)),  # turn the direction of writing round
 ]
 _CONTROLS = dict.fromkeys(_CODES)
-_VISIBLE = {code: repr(chr(code))[1:-1] for code in _CODES}
+_UNSEEN = (
+    *(0xAD, 0x34F, 0x61C, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180E, 0x2800, 0x3164, 0xFEFF, 0xFFA0),
+    *(*range(0x200B, 0x2010), *range(0x2060, 0x2070), *range(0xFFF0, 0xFFFC)),
+    *(*range(0xD800, 0xE000), *range(0xE0000, 0xE0080)),
+)
+"""Signs of no width, fillers that look like blanks, halves of signs and tags."""
 
 
 def clean(text: str) -> str:
@@ -15,5 +22,11 @@ def clean(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """With control characters written out: what somebody consents to must be seen whole."""
-    return text.translate(_VISIBLE)
+    """With control characters, and signs that cannot be seen, written out: what somebody consents
+    to must be seen whole."""
+    return text if text.isascii() and text.isprintable() else text.translate(_visible())
+
+
+@cache
+def _visible() -> dict[int, str]:
+    return {code: ascii(chr(code))[1:-1] for code in (*_CODES, *_UNSEEN)}

@@ -1,14 +1,17 @@
 """Renders questions as chat messages, with buttons or commands, and handles the answers. People who
 may not answer, and old buttons, get no response."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
+
+from msgspec import to_builtins
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.gateway import Button, ChatBinding, Identity, PseudonymHasher
 from hermes_agent.core.ports import Sessions
 from hermes_agent.core.records import Parked, Question
+from hermes_agent.core.text.consent import ConsentSection, consent_view
 from hermes_agent.core.text.terminal import visible
 from hermes_agent.gateway.access.identities import names, who
 from hermes_agent.host.context import RuntimeContext
@@ -18,6 +21,9 @@ SHORT = 6
 ROW = 2
 """Buttons per row."""
 MAX_BUTTON = 40
+MAX_TEXT = 8_000
+"""Characters of a question in a chat: two or three messages."""
+SHOW = "hermes approvals show {}"
 
 _LABELS = {"yes": "Yes", "no": "No", "session": "For this session", "always": "Always"}
 DECISIONS = {"retry": "Run it again", "skip": "Skip it", "it-happened": "It happened"}
@@ -42,13 +48,12 @@ def render_question(
     """`elsewhere`: not in the chat of its session, where the next message is the answer."""
     hash = question_hash(ids, question.id)
     lines = [_shown(question)]
-    if question.purpose == "approval" and "always" in question.choices and not group:
-        lines.append(f"“Always” would add this rule:\n{_code(question.proposal)}")
-    if question.consent.by:
-        lines.append(f"May be answered by: {visible(', '.join(question.consent.by))}")
-    if question.consent.count > 1:
-        agreed = visible(", ".join(question.agreed)) or "nobody yet"
-        lines.append(f"{question.consent.count} people must agree; so far: {agreed}")
+    for answer in consent_view(to_builtins(question)).answers:
+        if question.purpose == "approval" and answer.value in ("session", "always"):
+            if group and answer.value == "always":
+                continue
+            meaning = _part(answer.meaning, SHOW.format(question.id))
+            lines.append(f"“{_LABELS[answer.value]}” {visible(meaning)}")
     choices = question.choices
     if question.purpose == "question" and not choices and not elsewhere:
         lines.append("Answer with your next message.")
@@ -66,10 +71,8 @@ def render_question(
 
 def render_parked(parked: Parked, ids: PseudonymHasher, *, buttons: bool) -> RenderedQuestion:
     hash = parked_hash(ids, parked.effect)
-    text = (
-        f"It is unknown whether this has happened ({visible(parked.reason)}):\n"
-        f"{_code(f'{parked.tool} {parked.input}')}"
-    )
+    given = _part(f"{parked.tool} {parked.input}", "hermes parked --json")
+    text = f"It is unknown whether this has happened ({visible(parked.reason)}):\n{_code(given)}"
     if not buttons:
         text += f"\n\nDecide with `/parked retry|skip|it-happened {hash[:SHORT]}`."
     made = [Button(label, f"p:{hash}:{word}") for word, label in DECISIONS.items()]
@@ -79,12 +82,34 @@ def render_parked(parked: Parked, ids: PseudonymHasher, *, buttons: bool) -> Ren
 def _shown(question: Question) -> str:
     match question.purpose:
         case "approval":
-            return f"May I do this?\n{_code(question.text)}"
+            view = consent_view(to_builtins(question))
+            body = "\n".join(line for one in view.sections for line in _lines(one))
+            shown = _code(_part(body, SHOW.format(question.id)))
+            return f"May I do this? {view.title}\n{shown}"
         case "budget":
             return visible(question.text)
         case _:
-            listed = [f"{at}. {one_line(one)}" for at, one in enumerate(question.choices, 1)]
+            whole = (" ".join(visible(one).split()) for one in question.choices)
+            listed = [f"{at}. {one}" for at, one in enumerate(whole, 1)]
             return "\n".join([question.text, *listed])
+
+
+def _lines(section: ConsentSection) -> Iterator[str]:
+    if section.title and not section.extra:
+        yield f"{section.title}:"
+    for line in () if section.extra else section.lines:
+        yield f"{'!' if line.mark == 'danger' else ' '} {line.text}"
+
+
+def _part(text: str, command: str) -> str:
+    """As much of a text as fits into a few messages, how much is missing, and what shows it. What
+    is dangerous stands first."""
+    if len(text) <= MAX_TEXT:
+        return text
+    kept = text[:MAX_TEXT]
+    lines = text.count("\n", MAX_TEXT) + 1
+    missing = f"{len(text) - len(kept):,} more characters in {lines:,} lines are NOT shown here"
+    return f"{kept}\n… {missing}; `{command}` shows all"
 
 
 def _code(text: str) -> str:

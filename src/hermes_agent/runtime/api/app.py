@@ -22,6 +22,7 @@ from hermes_agent.core.errors import (
 )
 from hermes_agent.core.messages import Media, Usage
 from hermes_agent.core.records import CostKey, SearchFilter, Session, SessionMessage
+from hermes_agent.core.text.consent import consent_view
 from hermes_agent.core.version import __version__
 from hermes_agent.host import distributions
 from hermes_agent.host.responses import body_of, guarded, reply
@@ -161,6 +162,7 @@ class LocalApi:
             ("GET", "/v1/parked", self.parked),
             ("POST", "/v1/parked/{id}", self.decide),
             ("GET", "/v1/questions", self.questions),
+            ("GET", "/v1/questions/{id}", self.question),
             ("POST", "/v1/questions/{id}", self.answer),
             ("GET", "/v1/judgements", self.judgements),
             ("GET", "/v1/audit", self.audit),
@@ -374,6 +376,15 @@ class LocalApi:
 
     async def questions(self, request: Request) -> Response:
         return reply(await self._store.questions())
+
+    async def question(self, request: Request) -> Response:
+        """With the view that every client shows."""
+        id = request.path_params["id"]
+        found = next((one for one in await self._store.questions() if one.id == id), None)
+        if found is None:
+            raise NotFound(f"no open question {id!r}", "`hermes approvals` lists the open ones")
+        row = msgspec.to_builtins(found)
+        return reply({**row, "view": consent_view(row)})
 
     async def answer(self, request: Request) -> Response:
         given = body_of(await request.body(), AnswerBody)

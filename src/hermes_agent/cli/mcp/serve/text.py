@@ -7,7 +7,8 @@ from typing import Any
 from mcp.types import CallToolResult, ElicitResult, TextContent
 
 from hermes_agent.cli.client.stream import answer_or_refuse
-from hermes_agent.cli.output.events import call_line, event_line, question_lines
+from hermes_agent.cli.output.consent import question_lines
+from hermes_agent.cli.output.events import call_line, event_line
 from hermes_agent.cli.output.formatting import dollars, one_line
 from hermes_agent.cli.output.transcript import messages
 from hermes_agent.cli.talk.turn import collect

@@ -34,7 +34,7 @@ from hermes_agent.cli.mcp.serve.turn import (
     cancels_by_disconnect,
     client_name,
 )
-from hermes_agent.cli.output.events import question_lines
+from hermes_agent.cli.output.consent import question_lines
 from hermes_agent.cli.output.formatting import moment
 from hermes_agent.cli.output.sessions import found_text, sessions_text
 from hermes_agent.cli.output.transcript import markdown

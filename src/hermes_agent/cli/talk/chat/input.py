@@ -125,7 +125,7 @@ class MessageInput:
             (("tab",), self._tab),
             (("c-v",), self._paste_image),
             (("c-x", "c-e"), lambda _event: self.edit()),
-            ((Keys.BracketedPaste,), self._paste),
+            ((Keys.BracketedPaste,), self.paste),
         ):
             keys.add(*combination, filter=self.focused & ~held)(act)
         keys.add("escape", filter=self.focused & has_completions)(
@@ -148,7 +148,7 @@ class MessageInput:
         else:
             buffer.start_completion(select_first=True)
 
-    def _paste(self, event: KeyPressEvent) -> None:
+    def paste(self, event: KeyPressEvent) -> None:
         text = event.data.replace("\r\n", "\n").replace("\r", "\n")
         if media := attachments.pasted_media(text):
             text = " ".join(map(attachments.mention, media)) + " "

@@ -7,14 +7,19 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
 from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
+from prompt_toolkit.key_binding import (
+    ConditionalKeyBindings,
+    KeyBindings,
+    KeyPressEvent,
+    merge_key_bindings,
+)
 from prompt_toolkit.layout import (
     ConditionalContainer,
     Dimension,
@@ -27,9 +32,10 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import get_cwidth
 
 from hermes_agent.cli.home import home_and_settings
-from hermes_agent.cli.output.events import consent_prompt, typed_answer
 from hermes_agent.cli.talk.chat.attachments import expand
 from hermes_agent.cli.talk.chat.commands import is_slash, run_slash
+from hermes_agent.cli.talk.chat.consent import STYLES as CONSENT_STYLES
+from hermes_agent.cli.talk.chat.consent import ConsentPane
 from hermes_agent.cli.talk.chat.input import MessageInput
 from hermes_agent.cli.talk.chat.rendering import render
 from hermes_agent.cli.talk.chat.session import ChatSession, SentMessage, listen, split_journal
@@ -56,6 +62,7 @@ STYLE = Style.from_dict(
         "completion-menu.meta.completion": "noinherit dim",
         "completion-menu.meta.completion.current": "noinherit reverse",
         "scrollbar.background": "noinherit", "scrollbar.button": "noinherit reverse",
+        **CONSENT_STYLES,
     }
 )  # fmt: skip
 """Only the terminal's own colours, and no backgrounds: its theme decides."""
@@ -98,6 +105,9 @@ class Screen:
         self._tasks: set[asyncio.Task[None]] = set()
         self._line_input = MessageInput(talk, history, self._prompt, self._resend, self._warn)
         self._buffer = self._line_input.buffer
+        self._consent = ConsentPane(
+            self._questions, self._answer, self._buffer, self._line_input.paste
+        )
         self._settings = _settings()
         self._panel_top: int | None = None
         """The first line shown of the output panel; None until it was drawn."""
@@ -105,7 +115,13 @@ class Screen:
         self._rendered: tuple[object, StyleAndTextTuples] = (None, [])
         self._app = ResizableApplication(
             layout=self._layout(),
-            key_bindings=merge_key_bindings([self._keys(), self._line_input.keys()]),
+            key_bindings=merge_key_bindings(
+                [
+                    self._keys(),
+                    self._line_input.keys(),
+                    ConditionalKeyBindings(self._consent.keys, self._line_input.focused),
+                ]
+            ),
             style=STYLE,
             refresh_interval=0.25,
             min_redraw_interval=0.03,
@@ -148,6 +164,7 @@ class Screen:
         rows = [
             ConditionalContainer(live, Condition(lambda: bool(self._live()) and not self._open)),
             ConditionalContainer(panel, Condition(lambda: self._open)),
+            self._consent.container,
             self._line_input.container(),
             bar,
         ]
@@ -198,10 +215,8 @@ class Screen:
         self._panel_top = (self._panel_top or 0) + pages * (self._room() - 2)
 
     def _prompt(self) -> str:
-        question = self._view.question
-        if question is None:
-            return "> "
-        return "answer: " if question["purpose"] == "question" else consent_prompt(question)
+        question = self._consent.question
+        return "answer: " if question and question["purpose"] == "question" else "> "
 
     def _bar(self) -> StyleAndTextTuples:
         return [*status_line(self._view, self._talk, self._columns, get_cwidth, time.monotonic())]
@@ -251,20 +266,21 @@ class Screen:
 
     def _enter(self, _event: KeyPressEvent) -> None:
         buffer = self._buffer
-        question = self._view.question
         typed = buffer.text.strip()
         if buffer.document.text_before_cursor.endswith("\\"):
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
-        elif question is not None and not typed.startswith("/"):
-            if (answer := typed_answer(question, typed)) is not None:
-                buffer.reset()
-                self._start(self._do(lambda: self._talk.answer(question["id"], answer)))
-            elif typed:
-                self._submit()
-                self._print(ViewPiece("quiet", "queued; the question is still open: y or n"))
-        elif typed:
+        elif not self._consent.enter(typed) and typed:
             self._submit()
+            if self._consent.question is not None and not typed.startswith("/"):
+                self._print(ViewPiece("quiet", "queued; the question is still open"))
+
+    def _questions(self) -> list[Event]:
+        """The open ones, once it is decided what becomes of queued messages."""
+        return [] if self._line_input.held else self._view.questions
+
+    def _answer(self, id: str, answer: str) -> asyncio.Task[None]:
+        return self._start(self._do(lambda: self._talk.answer(id, answer)))
 
     def _submit(self) -> None:
         text, ignored = self._line_input.take()
@@ -373,10 +389,11 @@ class Screen:
         """From any thread."""
         self._loop.call_soon_threadsafe(self._print, piece)
 
-    def _start(self, work: Any) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     # following a session
 

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from hermes_agent.cli.output.events import call_line, event_line, question_lines
+from hermes_agent.cli.output.events import call_line, event_line
 from hermes_agent.cli.output.formatting import count, one_line
 from hermes_agent.cli.output.transcript import messages, tool_line
 from hermes_agent.core.text.terminal import clean
@@ -167,9 +167,9 @@ class ChatView:
         self._finished: deque[FinishedCall] = deque(maxlen=MOST_OUTPUTS)
 
     @property
-    def question(self) -> Event | None:
-        """The oldest open one."""
-        return next(iter(self._questions.values()), None)
+    def questions(self) -> list[Event]:
+        """The open ones, oldest first."""
+        return list(self._questions.values())
 
     @property
     def state(self) -> str:
@@ -234,8 +234,6 @@ class ChatView:
             lines.append(f"→ {call.line}  {self._clock() - call.since:.0f} s")
             lines += [f"  │ {line}" for line in call.tail.splitlines()[-TAIL_LINES:]]
         lines += [f"queued: {one_line(text)}" for text in self._queued.values()]
-        if self.question is not None:
-            lines += question_lines(self.question)
         return lines
 
     def sending(self) -> None:
@@ -399,12 +397,16 @@ class ChatView:
     def _question_asked(self, event: Event) -> None:
         self._questions[event["id"]] = event
 
+    def _approval_given(self, event: Event) -> None:
+        if question := self._questions.get(event["id"]):
+            question["agreed"] = (*question.get("agreed", ()), event["by"])
+
     def _question_answered(self, event: Event) -> list[ViewPiece]:
         question = self._questions.pop(event["id"], None)
         if question is None:
             return []
         answer = "nobody answered in time" if event["answer"] is None else event["answer"]
-        asked = one_line(question["text"].partition("\n")[0], 70)
+        asked = one_line(question["text"].removesuffix(f"\n{question.get('reason', '')}"), 70)
         return [ViewPiece("quiet", clean(f"? {asked} → {answer}"))]
 
     # the runtime

@@ -117,13 +117,21 @@ def _entry_line(entry: Row) -> str:
 
 def _follow(api: RuntimeClient, found: Row) -> None:
     """Print the rest of its timeline as it grows."""
+    from hermes_agent.cli.watch.questions import FollowedQuestions
+
     path = _path(found["incident"]["id"])
+    questions = FollowedQuestions(api, lambda: {found["incident"].get("session")})
     after = max((entry["number"] for entry in found["timeline"]), default=0)
     while found["incident"]["state"] not in ("resolved", "escalated", "closed"):
-        found = api.get(f"{path}/timeline", after=after, wait=20)
+        questions.poll(lambda: None)
+        found = api.get(f"{path}/timeline", after=after, wait=1)
+        if found["timeline"]:
+            questions.interrupt()
         for entry in found["timeline"]:
             after = entry["number"]
             print(_entry_line(entry), flush=True)
+        if found["timeline"]:
+            questions.resume()
 
 
 def _close(options: argparse.Namespace) -> int:

@@ -5,10 +5,10 @@ Plain lines, with some colour on a terminal; colour alone carries no meaning."""
 import os
 import shutil
 import textwrap
-import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple, TextIO
 
+from hermes_agent.cli.output.formatting import cells
 from hermes_agent.core.text.terminal import clean
 
 TONES = {
@@ -29,16 +29,6 @@ class IncidentLine(NamedTuple):
     tone: str = "faint"
     details: tuple[str, ...] = ()
     """Evidence, printed below it."""
-
-
-def cells(text: str) -> int:
-    """The width of a text in columns."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if unicodedata.combining(letter) else 1 + (unicodedata.east_asian_width(letter) in "WF")
-        for letter in text
-    )
 
 
 def cut(text: str, most: int) -> str:

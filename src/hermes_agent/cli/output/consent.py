@@ -1,0 +1,162 @@
+"""Lays out a question for a terminal: its view as rows that fit the width, and where they are
+folded, how many are left out. Dangerous lines are never among those."""
+
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from hermes_agent.cli.output.formatting import cells, count, span
+from hermes_agent.core.text.consent import (
+    ConsentAnswer,
+    ConsentLine,
+    ConsentSection,
+    ConsentView,
+    consent_view,
+)
+
+GUTTER = 5
+"""Columns before a line of the effect: a mark, its number, a blank."""
+RISKS = 30
+"""Dangers listed where the view is folded."""
+TINTS = {"danger": "1;31", "added": "32", "removed": "31", "quiet": "2", "title": "1"}
+
+Measure = Callable[[str], int]
+
+
+class Row(NamedTuple):
+    text: str
+    mark: str = ""
+    """A mark of a line, or `title`."""
+
+
+class Fold(NamedTuple):
+    """How much of each section is shown, and how to see the rest."""
+
+    rows: int
+    more: str = "`v` shows all"
+
+
+def rows(
+    view: ConsentView, width: int, fold: Fold | None = None, measure: Measure = cells
+) -> Iterator[Row]:
+    """The question without its answers. `width` 0: not wrapped. What is folded is counted."""
+    yield from (Row(text, "title") for text in _wrapped(f"? {view.title}", width, measure))
+    for section in view.sections:
+        title = f"  {section.title}"
+        if section.extra and fold:
+            yield Row(f"{title}, as the lines above make it: {fold.more}", "quiet")
+            continue
+        if section.title:
+            mark = "danger" if section.title == "dangerous" else "title"
+            yield from (Row(text, mark) for text in _wrapped(title, width, measure))
+        laid = ((line, list(_line_rows(section, line, width, measure))) for line in section.lines)
+        if fold is None:
+            yield from (row for _, found in laid for row in found)
+        else:
+            least = RISKS if section.title == "dangerous" else 0
+            yield from _folded(laid, fold._replace(rows=max(fold.rows, least)))
+
+
+def _folded(laid: Iterable[tuple[ConsentLine, list[Row]]], fold: Fold) -> Iterator[Row]:
+    shown = hidden = 0
+    kept: list[Row] = []
+    """Dangerous lines that would be hidden."""
+    for line, found in laid:
+        room = max(fold.rows - shown, 0)
+        yield from found[:room]
+        shown += len(found[:room])
+        if room == 0 and line.mark == "danger" and len(kept) < RISKS:
+            kept += found[:2]
+            room = 2
+        hidden += len(found[room:])
+    yield from kept
+    if hidden:
+        yield Row(f"    … {count(hidden, 'more line')}, {fold.more}", "quiet")
+
+
+def _line_rows(
+    section: ConsentSection, line: ConsentLine, width: int, measure: Measure
+) -> Iterator[Row]:
+    text = line.text.expandtabs(4)
+    if section.title == "dangerous":
+        first, rest = "  ! ", "    "
+    elif section.prose or not section.title:
+        first = rest = "    "
+    else:
+        sign = "!" if line.mark == "danger" else " "
+        number = str(line.number or "")
+        first, rest = f"{sign}{number:>{GUTTER}} │ ", f"{'':>{GUTTER + 1}} │ "
+    room = max(width - len(first), 8) if width else 0
+    if section.prose and room and measure(text) == len(text):
+        parts = textwrap.wrap(text, room, drop_whitespace=True) or [""]
+    else:
+        parts = _wrapped(text, room, measure)
+    if line.note and measure(parts[-1]) + measure(line.note) + 5 <= room:
+        parts[-1] += f"   ← {line.note}"
+    elif line.note:
+        parts += _wrapped(f"↑ {line.note}", room, measure)
+    for at, part in enumerate(parts):
+        yield Row((rest if at else first) + part, line.mark)
+
+
+def _wrapped(text: str, room: int, measure: Measure) -> list[str]:
+    """Broken anywhere, so that nothing is lost or looks shorter than it is."""
+    if room <= 0 or measure(text) <= room:
+        return [text]
+    if text.isascii():
+        return [text[at : at + room] for at in range(0, len(text), room)]
+    found: list[str] = []
+    now: list[str] = []
+    used = 0
+    for letter in text:
+        wide = measure(letter)
+        if used + wide > room and now:
+            found.append("".join(now))
+            now, used = [], 0
+        now.append(letter)
+        used += wide
+    return [*found, "".join(now)]
+
+
+def answer_rows(
+    answers: Iterable[ConsentAnswer], width: int = 0, measure: Measure = cells, chosen: str = ""
+) -> Iterator[Row]:
+    """What can be answered; a question's own choices are numbered."""
+    for answer in answers:
+        sign, mark = ("▸", "chosen") if answer.key == chosen else (" ", "")
+        lead, text = f"{sign} {answer.key}  {answer.label:<8} ", answer.meaning
+        if answer.key.isdigit():
+            lead, text = f"{sign} {answer.key}. ", answer.label
+        room = max(width - len(lead), 8) if width else 0
+        for at, part in enumerate(_wrapped(text, room, measure)):
+            yield Row((" " * len(lead) if at else lead) + part, mark)
+
+
+def rule_rows(view: ConsentView) -> Iterator[Row]:
+    """The rule that "always" would add, as a diff of its file."""
+    yield Row("  always would add to policies/approved.yaml:", "title")
+    yield from (Row(f"    + {line}", "added") for line in view.rule)
+
+
+def expiry(question: Mapping[str, Any], now: float) -> str:
+    """`refused in 4 min if nobody answers`; empty where it stays open."""
+    if not question.get("expires"):
+        return ""
+    seconds = question["expires"] - now
+    left = span(seconds if seconds < 60 else -(-seconds // 60) * 60)
+    if question["purpose"] == "question":
+        return f"goes on without an answer in {left}"
+    return f"refused in {left} if nobody answers"
+
+
+def question_lines(question: Mapping[str, Any]) -> list[str]:
+    """The whole question with its answers, as plain lines."""
+    view = consent_view(question)
+    return [row.text for row in (*rows(view, 0), *answer_rows(view.answers))]
+
+
+def painted(found: Iterable[Row], *, colour: bool) -> str:
+    return "\n".join(
+        f"\x1b[{TINTS[row.mark]}m{row.text}\x1b[0m" if colour and row.mark in TINTS else row.text
+        for row in found
+    )

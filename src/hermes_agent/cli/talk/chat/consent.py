@@ -1,0 +1,394 @@
+"""The open question in the chat: a pane that scrolls over the whole of it, and the answers below.
+
+A key answers only once the answers are drawn, and what is typed as a message stays one."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from prompt_toolkit.application import get_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import (
+    ConditionalContainer,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Window,
+)
+from prompt_toolkit.layout.controls import UIContent, UIControl
+from prompt_toolkit.utils import get_cwidth
+
+from hermes_agent.cli.output.consent import Row, answer_rows, expiry, rows, rule_rows
+from hermes_agent.cli.output.events import typed_answer
+from hermes_agent.cli.output.formatting import count
+from hermes_agent.core.text.consent import ConsentAnswer, ConsentView, consent_view
+
+Event = dict[str, Any]
+
+QUIET_SECONDS = 0.4
+"""How long no key may be pressed before the answers are drawn: it may have been meant otherwise."""
+WORD_SECONDS = 0.25
+"""A letter followed by another within this time begins a message."""
+RESERVED = 6
+"""Lines below the pane: three of ours, an empty one, the input line and the status line."""
+
+STYLES = {
+    "consent-title": "bold",
+    "consent-danger": "bold ansired",
+    "consent-added": "ansigreen",
+    "consent-removed": "ansired",
+    "consent-quiet": "dim",
+    "consent-chosen": "reverse",
+    "consent-unread": "bold",
+}
+
+
+class _Scrolled(UIControl):
+    """The rows of a question for exactly the lines that the layout has for them."""
+
+    def __init__(self, pane: "ConsentPane") -> None:
+        self._pane = pane
+
+    def preferred_height(self, width: int, *_limits: object) -> int:
+        return self._pane.wanted(width)
+
+    def create_content(self, width: int, height: int) -> UIContent:
+        found = self._pane.shown(width, height)
+        lines: list[StyleAndTextTuples] = [
+            [(f"class:consent-{row.mark}" if row.mark else "", row.text)] for row in found
+        ]
+        return UIContent(lambda at: lines[at], len(lines))
+
+
+class ConsentPane:
+    def __init__(
+        self,
+        questions: Callable[[], Sequence[Event]],
+        answer: Callable[[str, str], asyncio.Future[None]],
+        buffer: Buffer,
+        paste: Callable[[KeyPressEvent], None],
+    ) -> None:
+        self._questions = questions
+        self._answer = answer
+        self._buffer = buffer
+        self._paste = paste
+        self._held = ""
+        """A message that was begun before, while the question is answered."""
+        self._begin("")
+        buffer.on_text_changed += lambda _: self._typed()
+        self.container = ConditionalContainer(
+            HSplit(
+                [
+                    Window(
+                        _Scrolled(self), dont_extend_height=True, height=Dimension(min=1, weight=50)
+                    ),
+                    Window(
+                        FormattedTextControl(self._below),
+                        dont_extend_height=True,
+                        wrap_lines=True,
+                        height=Dimension(min=2, weight=50),
+                    ),
+                ]
+            ),
+            Condition(lambda: self.question is not None),
+        )
+        self.keys = self._bindings()
+
+    # state
+
+    def _begin(self, id: str) -> None:
+        self._id = id
+        self._drawn = 0.0
+        self._armed = False
+        self._pending: tuple[str, asyncio.TimerHandle] | None = None
+        """A letter that answers unless another follows."""
+        self._answering = False
+        self._chosen = -1
+        self._offset = self._height = 0
+        self._follow = False
+        self._whole = False
+        self._with_rule = False
+        self._viewed: tuple[object, ConsentView] | None = None
+        self._laid: tuple[object, list[Row]] = ((), [])
+        self._read = bytearray()
+        """For each row, whether it was on the screen."""
+        self._not_an_answer = bool(self._buffer.text)
+        """What is in the input line was begun before the answers were drawn."""
+
+    @property
+    def question(self) -> Event | None:
+        """The oldest open one."""
+        found = next(iter(self._questions()), None)
+        id = found["id"] if found is not None else ""
+        if id != self._id:
+            self._cancel()
+            self._begin(id)
+            if not id and self._held:
+                held, self._held = self._held, ""
+                self._buffer.insert_text(held)
+        return found
+
+    def _view(self, question: Event) -> ConsentView:
+        key = (question["id"], question.get("agreed"))
+        if self._viewed is None or self._viewed[0] != key:
+            self._viewed = (key, consent_view(question))
+        if self._chosen < 0 and question["purpose"] != "question":
+            self._chosen = 0  # the safe answer
+        return self._viewed[1]
+
+    def _typed(self) -> None:
+        if self._id and not self._armed:
+            self._drawn = time.monotonic()
+            self._not_an_answer = True
+        if not self._buffer.text:
+            self._not_an_answer = False
+
+    def _arm(self) -> None:
+        if not self._armed and time.monotonic() - self._drawn >= QUIET_SECONDS:
+            self._armed = True
+            self._not_an_answer = bool(self._buffer.text)
+
+    def _waits(self) -> bool:
+        """Whether a key may answer now."""
+        asked = self.question is not None
+        return asked and self._armed and not self._answering and not self._buffer.text
+
+    def _send(self, question: Event, answer: str) -> None:
+        self._answering = True
+        self._answer(question["id"], answer).add_done_callback(self._answered)
+
+    def _answered(self, _done: object) -> None:
+        self._answering = False  # it is still open if that failed, or others must agree
+
+    # what is shown
+
+    def _rows(self, question: Event, width: int) -> list[Row]:
+        key = (question["id"], width, self._whole, self._with_rule, question.get("agreed"))
+        if self._laid[0] != key:
+            view = self._view(question)
+            if not self._whole:
+                kept = tuple(one for one in view.sections if not one.extra)
+                view = ConsentView(view.title, kept, view.answers, view.rule)
+            found = list(rows(view, width, measure=get_cwidth))
+            if question["purpose"] == "approval":
+                lasting = [one for one in view.answers if one.value in ("session", "always")]
+                found += answer_rows(lasting, width, get_cwidth)
+            if self._with_rule:
+                found += rule_rows(view)
+            self._laid = (key, found)
+            self._read = bytearray(len(found))
+        return self._laid[1]
+
+    def shown(self, width: int, height: int) -> list[Row]:
+        """The rows on the screen, which has room for so many."""
+        question = self.question
+        if question is None:
+            return []
+        if not self._drawn:
+            self._drawn = time.monotonic()
+            asyncio.get_running_loop().call_later(QUIET_SECONDS + 0.02, get_app().invalidate)
+        self._arm()
+        found = self.all(width)
+        self._read.extend(bytes(len(found) - len(self._read)))
+        self._height = height
+        self._offset = max(0, min(self._offset, len(found) - height))
+        end = min(self._offset + height, len(found))
+        self._read[self._offset : end] = b"\1" * (end - self._offset)
+        return found[self._offset : end]
+
+    def all(self, width: int) -> list[Row]:
+        question = self.question
+        if question is None:
+            return []
+        found = self._rows(question, width)
+        asks = question["purpose"] == "question"
+        return [*found, *self._choices(question, width)] if asks else found
+
+    def wanted(self, width: int) -> int:
+        """How many lines it takes if there is room; not all, unless all were asked for."""
+        room = max(get_app().output.get_size().rows - RESERVED, 2)
+        return min(len(self.all(width)), room if self._whole else max(room * 2 // 3, min(room, 8)))
+
+    def _choices(self, question: Event, width: int) -> list[Row]:
+        answers = self._view(question).answers
+        chosen = answers[self._chosen].key if self._chosen >= 0 else ""
+        found = list(answer_rows(answers, width, get_cwidth, chosen))
+        if self._follow:  # keep the chosen one in sight
+            at = next((at for at, row in enumerate(found) if row.mark), 0)
+            self._offset = len(self._laid[1]) + at - 1
+            self._follow = False
+        return found
+
+    def _below(self) -> StyleAndTextTuples:
+        question = self.question
+        if question is None:
+            return []
+        view = self._view(question)
+        notes = self._notes(question)
+        if self._answering:
+            return [("class:consent-quiet", "  answering …")]
+        if not self._armed:
+            return [("class:consent-quiet", "  one moment …")]
+        if self._buffer.text and (self._not_an_answer or question["purpose"] != "question"):
+            text = "  Enter sends what you typed as a message; Tab sets it aside to answer this"
+            if typed_answer(question, self._buffer.text.strip()) not in (None, "no"):
+                text = "  words do not agree: Tab sets them aside, then a single letter answers"
+            return [("class:consent-quiet", f"{text}\n"), *notes]
+        if question["purpose"] == "question":
+            keys = "↑↓ choose, Enter answers; or type an answer" if view.answers else ""
+            return [("class:consent-quiet", f"  {keys or 'type an answer'}\n"), *notes]
+        bar: StyleAndTextTuples = [("", "  ")]
+        for at, one in enumerate(view.answers):
+            chosen = at == self._chosen
+            text = f"{'▸' if chosen else ' '}{one.key} {one.label} "
+            bar += [("class:consent-chosen" if chosen else "", text), ("", " ")]
+        shows = ["v less" if self._whole else "v all", *(["r rule"] if view.rule else [])]
+        bar.append(("class:consent-quiet", f"  ←→ Enter · {' · '.join(shows)}\n"))
+        return [*bar, ("class:consent-quiet", f"{self._meaning(view.answers)}\n"), *notes]
+
+    def _meaning(self, answers: Sequence[ConsentAnswer]) -> str:
+        text = f"    {answers[self._chosen].label}: {answers[self._chosen].meaning}"
+        room = get_app().output.get_size().columns - 1
+        if get_cwidth(text) <= room:
+            return text
+        while get_cwidth(text) > room - 19:
+            text = text[:-1]
+        return f"{text} … (scroll for all)"
+
+    def _notes(self, question: Event) -> StyleAndTextTuples:
+        """What is not read yet, how many questions are open, when this one expires."""
+        total = len(self._questions())
+        words = [f"1 of {total}"] if total > 1 else []
+        words += [left] if (left := expiry(question, time.time())) else []
+        unread = self._read.count(0)
+        texts: StyleAndTextTuples = [("", "  ")]
+        if unread:
+            more = f"{count(unread, 'line')} not read yet: PgDn"
+            texts += [("class:consent-unread", more), ("", " · " if words else "")]
+        elif len(self._read) > self._height:
+            words.append("PgUp/PgDn scroll")
+        return [*texts, ("class:consent-quiet", " · ".join(words))]
+
+    # keys
+
+    def enter(self, typed: str) -> bool:
+        """Enter was pressed; whether it answered, or may not do anything else."""
+        question = self.question
+        if question is None or typed.startswith("/"):
+            return False
+        if not typed:
+            self._cancel()
+            answers = self._view(question).answers
+            if self._waits() and 0 <= self._chosen < len(answers):
+                self._send(question, answers[self._chosen].value)
+            return True
+        answer = typed_answer(question, typed)
+        if answer is None or self._not_an_answer or not self._armed:
+            return False
+        # Words may have been pasted or typed ahead: they can refuse, but not agree.
+        if question["purpose"] == "question" or answer == "no":
+            self._buffer.reset()
+            self._send(question, answer)
+        return True
+
+    def _bindings(self) -> KeyBindings:
+        keys = KeyBindings()
+        open = Condition(lambda: self.question is not None)
+        waits = Condition(self._waits)
+        asked = Condition(lambda: self._waits() and bool(self._letters()))
+        picks = Condition(lambda: self._waits() and not self._letters())
+        pending = Condition(lambda: self._pending is not None)
+        drafted = Condition(
+            lambda: self.question is not None
+            and bool(self._buffer.text) and not self._buffer.text.startswith("/")
+        )  # fmt: skip
+        for letter in "ynsaYNvr?":
+            keys.add(letter, filter=asked)(self._letter)
+        for key, step in (("left", -1), ("right", 1)):
+            keys.add(key, filter=asked)(lambda _, step=step: self._choose(step))
+        for key, step in (("up", -1), ("down", 1)):
+            keys.add(key, filter=asked)(lambda _, step=step: self._scroll(step))
+            keys.add(key, filter=picks)(lambda _, step=step: self._choose(step))
+        keys.add("pageup", filter=open)(lambda _: self._scroll(-self._page()))
+        keys.add("pagedown", filter=open)(lambda _: self._scroll(self._page()))
+        keys.add("home", filter=waits)(lambda _: self._scroll(-len(self._laid[1])))
+        keys.add("end", filter=waits)(lambda _: self._scroll(len(self._laid[1])))
+        keys.add("tab", filter=drafted)(lambda _: self._set_aside())
+        keys.add(Keys.Any, filter=pending)(self._second)
+        keys.add(Keys.BracketedPaste, filter=open)(self._pasted)
+        return keys
+
+    def _letters(self) -> dict[str, int]:
+        """The answers by their letters; none for a question with free answers."""
+        question = self.question
+        if question is None or question["purpose"] == "question":
+            return {}
+        return {one.key: at for at, one in enumerate(self._view(question).answers)}
+
+    def _letter(self, event: KeyPressEvent) -> None:
+        letter, waiting = event.data.lower(), event.app.key_processor.input_queue
+        typed = bool(waiting) and (len(waiting[0].key) == 1 or waiting[0].key == Keys.ControlM)
+        question = self.question
+        if question is None or typed or self._pending is not None:
+            self._second(event)  # many letters at once are no answer
+            return
+        self._chosen = self._letters().get(letter, self._chosen)
+        wait = asyncio.get_running_loop().call_later
+        timer = wait(WORD_SECONDS, self._confirm, question["id"], letter)
+        self._pending = (event.data, timer)
+
+    def _confirm(self, id: str, letter: str) -> None:
+        """No other letter followed."""
+        self._pending = None
+        question = self.question
+        if question is None or question["id"] != id or not self._waits():
+            return
+        view, at = self._view(question), self._letters().get(letter)
+        if at is not None:
+            self._send(question, view.answers[at].value)
+        elif letter == "r" and view.rule:
+            self._with_rule = not self._with_rule
+            self._offset = 1_000_000 if self._with_rule else 0
+        elif letter in ("v", "?"):
+            self._whole = not self._whole
+        get_app().invalidate()
+
+    def _second(self, event: KeyPressEvent) -> None:
+        """Another key right behind a letter: both begin a message."""
+        before = self._cancel()
+        self._buffer.insert_text(before + event.data)
+
+    def _cancel(self) -> str:
+        """Forget a letter that has not answered yet; the letter."""
+        if self._pending is None:
+            return ""
+        (letter, timer), self._pending = self._pending, None
+        timer.cancel()
+        return letter
+
+    def _pasted(self, event: KeyPressEvent) -> None:
+        answers = self._waits() and not self._letters()
+        self._buffer.insert_text(self._cancel())
+        self._paste(event)
+        self._not_an_answer = not answers
+
+    def _set_aside(self) -> None:
+        self._held = self._buffer.text
+        self._buffer.reset()
+
+    def _choose(self, step: int) -> None:
+        question = self.question
+        if question is not None and (answers := self._view(question).answers):
+            self._chosen = max(0, min(self._chosen + step, len(answers) - 1))
+            self._follow = question["purpose"] == "question"
+
+    def _scroll(self, step: int) -> None:
+        self._offset = max(0, self._offset + step)
+
+    def _page(self) -> int:
+        return max(1, self._height - 1)

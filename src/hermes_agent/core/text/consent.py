@@ -1,0 +1,302 @@
+"""What people see before they answer a question: sections of marked lines, and what each answer
+means. Pure data: every client lays it out in its own way, and none of it is cut here."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hermes_agent.core.text.terminal import visible
+
+Mark = Literal["", "danger", "added", "removed", "quiet"]
+
+CHOICES = {"no": "No", "yes": "Yes", "session": "Session", "always": "Always"}
+"""The answers of consent, the safe one first. Their first letters are their keys."""
+SHORT = 6
+"""Lines of an effect that come before the reason."""
+EXACT = 160
+"""Characters of a text that a rule would allow exactly, in its sentence; the rule has all."""
+_ACCESS = {"read": "reading", "write": "writing", "delete": "deleting"}
+_DIGEST = re.compile(r"…[0-9a-f]{64}\Z")
+_HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)")
+_INDENT = "    "
+
+
+@dataclass(frozen=True)
+class ConsentLine:
+    text: str
+    mark: Mark = ""
+    note: str = ""
+    """Why it is dangerous, in words."""
+    number: int = 0
+    """Its number in a text of several lines."""
+
+
+@dataclass(frozen=True)
+class ConsentSection:
+    title: str
+    lines: tuple[ConsentLine, ...]
+    prose: bool = False
+    """Text for people rather than what a program gets."""
+    extra: bool = False
+    """Says nothing that another section does not; may be left out where there is little room."""
+
+
+@dataclass(frozen=True)
+class ConsentAnswer:
+    value: str
+    key: str
+    label: str
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
+class ConsentView:
+    title: str
+    sections: tuple[ConsentSection, ...]
+    answers: tuple[ConsentAnswer, ...]
+    rule: tuple[str, ...] = ()
+    """The rule that "always" adds, as YAML."""
+    expires: float = 0.0
+
+
+def consent_view(question: Mapping[str, Any]) -> ConsentView:
+    """The view of a question: the event `question_asked` or a row of `/v1/questions`."""
+    text, purpose = question["text"], question["purpose"]
+    expires = question.get("expires", 0.0)
+    if purpose != "approval" or not question.get("reason"):
+        first, *more = visible(text).split("\n")
+        body = _section("", more, prose=True)
+        sections = [*_risks(question), *((body,) if more else ()), *_people(question)]
+        answers = tuple(_choices(question) if purpose == "question" else _answers(question))
+        return ConsentView(first, tuple(sections), answers, _rule(question), expires)
+    reason = question["reason"]
+    tool, blocks = _call(text.removesuffix(f"\n{reason}"))
+    why = _section("why Hermes asks", visible(reason).split("\n"), prose=True)
+    path = next((lines[0] for key, lines in blocks if key == "path" and len(lines) == 1), "")
+    effect = list(_effect(question, [(key, lines) for key, lines in blocks if lines != [path]]))
+    short = sum(len(one.lines) for one in effect) <= SHORT
+    between = (*effect, why) if short else (why, *effect)
+    sections = [*_risks(question), *_people(question), *between]
+    title = f"Allow {_on_one_line(f'{tool} {path}'.rstrip())}?"
+    answers = tuple(_answers(question))
+    return ConsentView(title, tuple(sections), answers, _rule(question), expires)
+
+
+# what would happen
+
+
+def _call(shown: str) -> tuple[str, list[tuple[str, list[str]]]]:
+    """The tool, and its arguments as blocks of lines."""
+    tool, _, given = shown.partition(" ")
+    more: list[str] = []
+    if (values := _object(given)) is None:
+        given, *more = given.split("\n")
+        values = _object(given)
+    if values is not None and tool == "use_tool" and isinstance(values.get("arguments"), dict):
+        tool, values = str(values.get("name")), values["arguments"]
+    blocks: list[tuple[str, list[str]]] = []
+    for key, value in (values if values is not None else {"arguments": given}).items():
+        said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        blocks.append((key, said.split("\n")))
+    for line in more:
+        if line.startswith("| ") and blocks:
+            blocks[-1][1].append(line[2:])
+        elif line.startswith("rewritten to "):
+            blocks.append(("runs instead, as a rule says", [line.removeprefix("rewritten to ")]))
+        else:
+            blocks.append((line.removesuffix(":"), []))
+    return tool, blocks
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _effect(
+    question: Mapping[str, Any], blocks: list[tuple[str, list[str]]]
+) -> Iterator[ConsentSection]:
+    change, *diff = question.get("change", "").split("\n")
+    risky: dict[str, dict[int, list[str]]] = {}
+    for risk in question.get("risks", ()):
+        noted = risky.setdefault(risk.get("argument", ""), {})
+        noted.setdefault(risk.get("line", 0), []).append(risk["what"])
+    short = [(key, lines[0]) for key, lines in blocks if len(lines) == 1 and key != "command"]
+    if short:
+        yield _section("with", [f"{visible(key)}: {visible(text)}" for key, text in short])
+    if diff:
+        marked = {
+            lines[at - 1]: "; ".join(dict.fromkeys(notes))
+            for key, lines in blocks
+            for at, notes in risky.get(key, {}).items()
+            if 0 < at <= len(lines)
+        }
+        yield ConsentSection(visible(change), tuple(_diff_lines(diff, marked)))
+    elif change:
+        yield _section("the file", [visible(change)], prose=True)
+    for key, lines in blocks:
+        if len(lines) == 1 and key != "command":
+            continue
+        notes = risky.get(key, {})
+        lines = lines[:-1] if not lines[-1] else lines  # the end of the last line
+        whole = tuple(
+            _numbered(text, number if len(lines) > 1 else 0, notes.get(number, ()))
+            for number, text in enumerate(lines, 1)
+        )
+        counted = f" · {len(lines):,} lines" if len(lines) > 1 else ""
+        yield ConsentSection(f"{visible(key)}{counted}", whole, extra=bool(diff))
+
+
+def _numbered(text: str, number: int, notes: Sequence[str]) -> ConsentLine:
+    note = "; ".join(dict.fromkeys(notes))
+    return ConsentLine(visible(text), "danger" if note else "", note, number)
+
+
+def _diff_lines(diff: list[str], marked: Mapping[str, str]) -> Iterator[ConsentLine]:
+    number = 0
+    for line in diff:
+        note = marked.get(line[1:], "") if line.startswith("+") else ""
+        mark: Mark = "danger" if note else ""
+        if found := _HUNK.match(line):
+            number, mark = int(found[1]) - 1, "quiet"
+        elif line[:1] != "-":
+            number += 1
+        if not note and line[:1] in ("+", "-"):
+            mark = "added" if line[0] == "+" else "removed"
+        shown = 0 if mark in ("quiet", "removed") else number
+        yield ConsentLine(visible(line), mark, note, shown)
+
+
+def _risks(question: Mapping[str, Any]) -> Iterator[ConsentSection]:
+    lines = []
+    for risk in question.get("risks", ()):
+        at = f", line {risk['line']}" if risk.get("line") else ""
+        where = f" (in {risk['argument']}{at})" if at else ""
+        text = f": {risk['text']}" if risk.get("text") else ""
+        lines.append(ConsentLine(_on_one_line(f"{risk['what']}{text}{where}"), "danger"))
+    if lines:
+        yield ConsentSection("dangerous", tuple(lines))
+
+
+def _people(question: Mapping[str, Any]) -> Iterator[ConsentSection]:
+    consent = question.get("consent") or {}
+    lines = []
+    if consent.get("by"):
+        lines.append(f"may be answered by: {visible(', '.join(consent['by']))}")
+    if consent.get("count", 1) > 1:
+        agreed = visible(", ".join(question.get("agreed", ()))) or "nobody yet"
+        lines.append(f"{consent['count']} people must agree; so far: {agreed}")
+    if lines:
+        yield _section("", lines, prose=True)
+
+
+def _section(title: str, lines: Sequence[str], *, prose: bool = False) -> ConsentSection:
+    return ConsentSection(title, tuple(map(ConsentLine, lines)), prose)
+
+
+def _on_one_line(text: str) -> str:
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+# what the answers mean
+
+
+def _choices(question: Mapping[str, Any]) -> Iterator[ConsentAnswer]:
+    for number, choice in enumerate(question["choices"], 1):
+        yield ConsentAnswer(choice, str(number), _on_one_line(choice))
+
+
+def _answers(question: Mapping[str, Any]) -> Iterator[ConsentAnswer]:
+    meanings = {"no": "refuses it", "yes": "allows it once"}
+    if question["purpose"] == "budget":
+        meanings = {"no": "stops here", "yes": "goes on"}
+    granted = _joined(map(grant_words, question.get("grants", ())))
+    meanings["session"] = f"allows for this session: {granted}"
+    ruled = _joined(rule_words(question.get("proposal", "")))
+    meanings["always"] = f"adds a rule for every session: allow {ruled}"
+    for value, label in CHOICES.items():
+        if value in question["choices"]:
+            yield ConsentAnswer(value, value[0], label, meanings[value])
+
+
+def _rule(question: Mapping[str, Any]) -> tuple[str, ...]:
+    offered = "always" in question["choices"] and question["purpose"] == "approval"
+    return tuple(visible(question.get("proposal", "")).splitlines()) if offered else ()
+
+
+def _joined(pairs: Iterable[tuple[str, str]]) -> str:
+    """What is allowed on each terminal."""
+    there: dict[str, list[str]] = {}
+    for what, terminal in pairs:
+        there.setdefault(terminal, []).append(what)
+    return "; ".join(f"{'; '.join(words)} on {name}" for name, words in there.items())
+
+
+def grant_words(grant: str) -> tuple[str, str]:
+    """What a grant for the session covers, from its key (rule, subject, terminal), and where."""
+    if grant.partition("@")[0] == "unconfined":
+        where = grant.partition("@")[2] or "local"
+        return "every command that would otherwise run confined", where
+    _, _, rest = grant.partition("|")
+    subject, _, terminal = rest.rpartition("|")
+    return _subject_words(subject or rest), _on_one_line(terminal)
+
+
+def _subject_words(subject: str) -> str:
+    if subject.startswith("="):
+        text = subject[1:]
+        cut = _DIGEST.search(text)
+        return f"exactly what is shown here, `{_on_one_line(text[: cut.start()])} …`" if cut else (
+            f"exactly `{_on_one_line(text)}`"
+        )  # fmt: skip
+    word, _, rest = subject.partition(" ")
+    if word in _ACCESS and rest:
+        return f"{_ACCESS[word]} {_on_one_line(rest)}"
+    return f"connections to {_on_one_line(rest)}" if word == "host" and rest else (
+        f"any `{_on_one_line(subject)}`"
+    )  # fmt: skip
+
+
+def rule_words(proposal: str) -> Iterator[tuple[str, str]]:
+    """What each proposed rule would allow, in plain words, and where."""
+    for item in proposal.split("- id: ")[1:]:
+        match: dict[str, Any] = {}
+        for line in item.splitlines():
+            key, colon, value = line.strip().partition(": ")
+            if line.startswith(_INDENT) and colon:
+                match[key] = json.loads(value)
+        yield _match_words(match), _plain(match.get("terminal", ""))
+
+
+def _match_words(match: Mapping[str, Any]) -> str:
+    given = match.get("input", {})
+    through = f" through {_plain(match['via'])}" if match.get("via") else ""
+    if "command" in given:
+        return f"exactly the whole command, `{_start(_plain(given['command']))}`"
+    if "text" in match:
+        return f"exactly `{_start(_plain(match['text']))}`{through}"
+    if "path" in match:
+        return f"{_ACCESS.get(match.get('access', ''), 'touching')} {_plain(match['path'])}"
+    if "program" in match:
+        words = " ".join(filter(None, (_plain(match["program"]), _plain(match["verb"]))))
+        return f"any `{words}` with any arguments{through}"
+    reached = f"connections to {_plain(match['host'])}" if "host" in match else ""
+    if "tool" in match:
+        action = f" with the action {_plain(given['action'])}" if "action" in given else ""
+        return f"any call of {_plain(match['tool'])}{action}" + (reached and f", {reached}")
+    return reached or "what the rule says"
+
+
+def _start(text: str) -> str:
+    return text if len(text) <= EXACT else f"{text[:EXACT]} …` and all that follows, `r` shows it"
+
+
+def _plain(value: str | Sequence[str]) -> str:
+    """Globs that fit one text only, as that text."""
+    texts = [value] if isinstance(value, str) else value
+    return ", ".join(_on_one_line(re.sub(r"\[([*?[{$])\]", r"\1", text)) for text in texts)
