@@ -114,7 +114,7 @@ def test_control_c_stops_the_agent_and_then_leaves(shared: Hermes, open_chat: Op
     chat.shows("queued: s sends it now, d drops it")
     assert "The long work is over." not in chat.text()
     chat.press("e")
-    chat.shows("> and this too", 2)
+    chat.shows("> and this too")
     chat.enter(" later")
     chat.shows("The long work is over.")
     chat.shows("idle")

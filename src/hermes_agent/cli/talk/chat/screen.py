@@ -97,7 +97,7 @@ class ResizableApplication(Application[None]):
 class Screen:
     def __init__(self, talk: ChatSession, history: str) -> None:
         self._talk = talk
-        self._view = ChatView(talk.owns, time.monotonic)
+        self._view = ChatView(talk.has_shown, time.monotonic)
         self._generation = 0
         self._interrupting = False
         self._items: asyncio.Queue[tuple[int, Event | list[ViewPiece]]] = asyncio.Queue()
@@ -294,18 +294,19 @@ class Screen:
                 self._lines.put_nowait(SentMessage(line, []))
             return
         try:
-            message = SentMessage(*expand(text, ignored))
+            message = SentMessage(*expand(text, ignored), shown=self._view.since is None)
         except HermesError as error:
             self._warn(str(error))
             self._buffer.text = text
             self._buffer.cursor_position = len(text)
             return
-        self._print(ViewPiece("user", clean(text)))
+        if message.shown:
+            self._print(ViewPiece("user", clean(text)))
         self._lines.put_nowait(message)
 
     def _resend(self, message: SentMessage) -> None:
         self._print(ViewPiece("user", clean(message.text)))
-        self._lines.put_nowait(message)
+        self._lines.put_nowait(message._replace(shown=True))
 
     def _warn(self, text: str) -> None:
         self._print(warning(text))
@@ -361,16 +362,18 @@ class Screen:
         except HermesError as error:
             self._say(warning(str(error)))
 
-    def _line(self, line: str, files: list[dict[str, str]]) -> None:
+    def _line(self, line: str, files: list[dict[str, str]], shown: bool = True) -> None:
         talk = self._talk
         talk.files += files
         before = talk.id
         if not is_slash(talk, line):
             self._loop.call_soon_threadsafe(self._view.sending)
             try:
-                sent = talk.say(line)
+                sent = talk.say(line, shown)
             except HermesError:
                 self._loop.call_soon_threadsafe(self._view.not_sent)
+                if not shown:
+                    self._say(ViewPiece("user", clean(line)))
                 raise
             if talk.id != before:
                 self._loop.call_soon_threadsafe(self._follow, sent["after"])
@@ -399,7 +402,7 @@ class Screen:
 
     def _switch(self) -> None:
         self._generation += 1
-        self._view = ChatView(self._talk.owns, time.monotonic)
+        self._view = ChatView(self._talk.has_shown, time.monotonic)
         if self._talk.id:
             self._start(self._join())
 

@@ -141,8 +141,8 @@ class RunningCall:
 class ChatView:
     """The view of one session, from the moment the chat joined it."""
 
-    def __init__(self, owns: Callable[[str], bool], clock: Callable[[], float]) -> None:
-        self._owns = owns
+    def __init__(self, has_shown: Callable[[str], bool], clock: Callable[[], float]) -> None:
+        self._has_shown = has_shown
         self._clock = clock
         self._blocks = Blocks()
         self._thought = ""
@@ -270,7 +270,7 @@ class ChatView:
 
     def _message_taken(self, event: Event) -> list[ViewPiece]:
         self._queued.pop(event["key"], None)
-        if self._owns(event["key"]):
+        if self._has_shown(event["key"]):
             return []
         return [ViewPiece("user", clean(event["text"]))]
 
