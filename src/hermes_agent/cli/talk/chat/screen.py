@@ -4,6 +4,7 @@ status bar stay below."""
 import asyncio
 import contextlib
 import os
+import re
 import sys
 import threading
 import time
@@ -45,6 +46,8 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.root import ChatSettings, Settings
 from hermes_agent.core.text.terminal import clean
 from hermes_agent.core.timeouts import awake
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 LEAVE_SECONDS = 2.0
 """How long leaving waits for output that is not shown yet."""
@@ -379,7 +382,7 @@ class Screen:
                 self._loop.call_soon_threadsafe(self._follow, sent["after"])
             return
         if text := run_slash(talk, line):
-            self._say(ViewPiece("plain", clean(text)))
+            self._say(ViewPiece("plain", clean(_COLOUR.sub("", text))))
         draft, again, talk.draft, talk.outgoing = talk.draft, talk.outgoing, "", ""
         if draft:
             self._loop.call_soon_threadsafe(self._buffer.insert_text, clean(draft))
