@@ -99,6 +99,9 @@ class TurnWorker:
             left = sum(call.intended is not None for call in self.conversation.unfinished)
             await self._write(ev.TurnResumed(self.turn.id, self.turn.fence, left))
             await self._caller.charge_lost_call()
+        elif (trouble := self._deps.trouble) is not None:
+            notice = f"{trouble.message}\nhint: {trouble.hint}"
+            await self._write(ev.NoticeIssued(notice, "warning"))
         if self.conversation.interrupted:
             self._interrupted.set()
         try:
