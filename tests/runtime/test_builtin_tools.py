@@ -225,3 +225,10 @@ def test_a_session_has_the_tools_of_its_prompt_alone() -> None:
     for name in ("other", "terminal", "nothing"):
         assert name not in tools
         assert tools.get(name) is None
+
+
+def test_no_code_is_offered_where_nothing_confines_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    lacking = {one.name: one.missing for one in builtin.facts() if one.toolset == "code"}
+    assert lacking == dict.fromkeys(TOOLSETS["code"], "a sandbox: bash is not installed")
+    assert builtin.specs(TOOLSETS["code"]) == ()
