@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.jobs import JobSpec, Run
-from hermes_agent.core.settings.root import ApprovalSettings
+from hermes_agent.core.settings.root import ApprovalSettings, LoopSettings
 from hermes_agent.runtime.api.app import runtime_status
 from tests.gateway.test_publisher import asking, rule
 from tests.support.awake_loop import pass_time
@@ -88,6 +88,18 @@ async def test_a_place_where_nobody_may_answer_is_not_asked_but_the_home_is(
         assert not any("touch" in one for one in r.texts("with-bob"))
         await r.press("No", "ada", chat="ops")
         await in_state(r, run, "done")
+
+
+async def test_a_run_at_a_limit_of_the_loop_waits_and_continues(tmp_path: Path) -> None:
+    rule(tmp_path, "allow")
+    limit = LoopSettings(max_steps=1)
+    async with room(tmp_path, asking(tmp_path), channel={"home": "ops"}, loop=limit) as r:
+        await r.know("ada", name="ada")
+        run = await begun(r)
+        await r.hears("1 of 1 steps used", "ops")
+        await in_state(r, run, "running", "it waits for an answer: limit for this turn")
+        await r.press("Yes", "ada", chat="ops")
+        assert (await in_state(r, run, "done")).output == "It is made"
 
 
 async def test_a_group_in_which_an_owner_writes_is_asked(tmp_path: Path) -> None:
