@@ -155,7 +155,9 @@ async def test_what_a_run_may_spend_is_nobody_asked_about(tmp_path: Path) -> Non
     async with room(tmp_path, asking(tmp_path), channel={"home": "ops"}) as r:
         rule(tmp_path, "allow")
         run = await begun(r, tokens=10)
-        assert "tokens of this turn" in (await in_state(r, run, "failed")).error
+        error = (await in_state(r, run, "failed")).error
+        assert "limit for this turn: 0 of 10 tokens used" in error
+        assert "`hermes task edit job-1 --tokens NUMBER`" in error
         assert await r.runtime.context.store.questions() == []
 
 
