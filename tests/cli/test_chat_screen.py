@@ -96,6 +96,8 @@ def test_what_a_question_does_not_show_yet_is_counted(hermes: Hermes, open_chat:
     chat.type("v")
     chat.shows("v less")
     chat.press("PageDown")
+    chat.shows("   79 │ echo 79")
+    chat.press("PageDown")
     chat.shows("!   80 │ rm -rf ~/important")
     chat.press("PageDown")
     chat.shows("PgUp/PgDn scroll")
