@@ -184,7 +184,7 @@ print(json.dumps([sorted(lacking), lacking["web_fetch"], lacking["browser"], sho
 
 def test_tools_whose_packages_or_programs_are_missing_are_not_offered(tmp_path: Path) -> None:
     lacking, fetch, browser, shown = run(LACKING, PATH=str(tmp_path))
-    assert lacking == ["browser", "browser_act", "web_fetch"]
+    assert lacking == ["browser", "browser_act", "execute_code", "make_tool", "web_fetch"]
     assert fetch == "the package trafilatura: `hermes add web`"
     assert browser.startswith("one of these programs: chromium")
     assert shown == [name for name in TABLE if name not in lacking]
@@ -225,10 +225,3 @@ def test_a_session_has_the_tools_of_its_prompt_alone() -> None:
     for name in ("other", "terminal", "nothing"):
         assert name not in tools
         assert tools.get(name) is None
-
-
-def test_no_code_is_offered_where_nothing_confines_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    lacking = {one.name: one.missing for one in builtin.facts() if one.toolset == "code"}
-    assert lacking == dict.fromkeys(TOOLSETS["code"], "a sandbox: bash is not installed")
-    assert builtin.specs(TOOLSETS["code"]) == ()
