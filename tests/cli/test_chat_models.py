@@ -32,7 +32,7 @@ def at_home(hermes: Hermes, server: OpenAIServer) -> Hermes:
 
 def test_a_chat_names_its_model_and_switches_it(at_home: Hermes) -> None:
     lines = ["/model", "/model mine/z high", "/model", "hello", "/model mine/x", "/model low",
-             "/model mine/x anyway", "/model"]  # fmt: skip
+             "/model mine/x anyway", "/model", "/model mine/z anyway", "/status"]  # fmt: skip
     done = at_home.run("chat", "--name", "talk", input="\n".join([*lines, ""]))
     assert done.returncode == 0, done.stderr
     shown = done.stdout.splitlines()
@@ -45,6 +45,7 @@ def test_a_chat_names_its_model_and_switches_it(at_home: Hermes) -> None:
     assert shown[6] == "the model is now mine/z, reasoning effort low"
     assert shown[7].startswith("the model is now mine/x")
     assert shown[8].startswith("mine/x, reasoning effort low;")
+    assert "model      mine/z" in shown
 
 
 def test_a_model_that_cannot_be_is_refused_in_a_chat(at_home: Hermes) -> None:
@@ -61,19 +62,20 @@ def test_files_go_with_the_next_message_only(at_home: Hermes, server: OpenAIServ
     (at_home.work / "dot.png").write_bytes(PIXEL)
     (at_home.work / "notes.txt").write_text("words")
     lines = ["/file dot.png", "/file", "hello", "/file", "/file dot.png", "/file none", "again",
-             "/file notes.txt", "/file nowhere.png"]  # fmt: skip
+             "/file notes.txt", "/file nowhere.png", "/undo", "/retry"]  # fmt: skip
     done = at_home.run("chat", "--name", "talk", input="\n".join([*lines, ""]))
     assert "attached to your next message: dot.png (image/png)" in done.stdout
     assert "attached to your next message: nothing" in done.stdout
     assert "nothing is attached to your next message" in done.stdout
     assert "notes.txt is neither an image" in done.stderr
     assert "cannot read nowhere.png" in done.stderr
-    with_file, without = [
+    with_file, without, again = [
         json.dumps([m for m in request.json["messages"] if m["role"] == "user"][-1])
         for request in server.requests
     ]
     assert "dot.png" in with_file
     assert "dot.png" not in without
+    assert "dot.png" in again
 
 
 def test_ask_sends_a_file_and_an_effort(shared: Hermes) -> None:

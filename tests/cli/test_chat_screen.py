@@ -51,11 +51,14 @@ def test_a_conversation_is_streamed_and_rendered_once(hermes: Hermes, open_chat:
 
 def test_tools_are_a_line_each_and_consent_is_asked_for(hermes: Hermes, open_chat: Open) -> None:
     chat = open_chat("--policy", "careful")
+    chat.press("C-o")
+    chat.shows("Ctrl-O closes")
     chat.enter("write a file")
-    chat.shows("▸n No   y Yes")
+    assert "Ctrl-O closes" not in chat.shows("▸n No   y Yes")
     assert not (hermes.work / "made.txt").exists()
     chat.type("y")
     shown = chat.shows("The file is written.")
+    chat.shows("Ctrl-O closes")
     assert "✓ $ echo written" in shown
     assert (hermes.work / "made.txt").read_text() == "written\n"
 
@@ -213,10 +216,13 @@ def test_a_message_that_was_undone_returns_to_the_input_line(
     chat = open_chat("--name", "talk")
     chat.enter("hello")
     chat.shows("Good day to you.")
+    chat.enter("/model low")
+    chat.shows("reasoning effort low")
     chat.enter("/undo")
     chat.shows("> hello", 2)
     chat.enter(" there")
-    chat.shows("Good day to you.", 2)
+    shown = chat.shows("Good day to you.", 2)
+    assert [shown.count(words) for words in ("effort low", " to before #")] == [1, 1]
     said = [one["text"] for one in hermes.json("sessions", "show", "talk")["messages"]]
     assert "hello there" in said
 

@@ -3,7 +3,7 @@
 import io
 from typing import Any
 
-from hermes_agent.cli.output.events import Printer, typed_answer
+from hermes_agent.cli.output.events import Printer, call_line, typed_answer
 from hermes_agent.cli.output.formatting import span
 from hermes_agent.cli.talk.chat.rendering import render
 from hermes_agent.cli.talk.chat.view import Blocks, ChatView, ViewPiece
@@ -172,6 +172,7 @@ def test_what_a_model_prints_cannot_drive_the_terminal() -> None:
     assert text == "]0;title[2Jhello\n\n"
     (piece,) = shown.apply({"kind": "notice_issued", "level": "info", "text": "a\x1b[31mb"})
     assert "\x1b" not in piece.text
+    assert call_line({"name": "terminal", "arguments": '{"command": "a\u200bb"}'}) == r"$ a\u200bb"
 
 
 def test_marks_say_what_colours_say() -> None:

@@ -20,11 +20,11 @@ def offered(hermes: Hermes, *words: str) -> dict[str, str]:
 
 
 FITTING: list[tuple[tuple[str, ...], set[str]]] = [
-    (("se",), {"sessions", "send", "search", "serve"}),
+    (("se",), {"sessions", "send", "search", "serve", "setup"}),
     (("--v",), {"--version"}),
     (("nonsense", ""), set()),
     (("help", "comp"), {"completion"}),
-    (("help", "sessions", "re"), {"resume", "rename"}),
+    (("help", "sessions", "re"), {"resume", "rename", "rewind"}),
     (("sessions", "e"), {"export"}),
     (("sessions", "export", "--f"), {"--format"}),
     (("sessions", "export", "--format", "m"), {"markdown"}),
@@ -44,6 +44,7 @@ FITTING: list[tuple[tuple[str, ...], set[str]]] = [
     (("model", "serv"), {"services"}),
     (("gateway", "setup", "tele"), {"telegram"}),
     (("config", "get", "models.fall"), {"models.fallbacks"}),
+    (("add", "tele"), {"telegram"}),
     (("completion", ""), {"bash", "zsh", "fish"}),
 ]
 

@@ -110,10 +110,14 @@ async def test_a_token_that_is_refused_is_replaced_by_a_new_one(
 ) -> None:
     cli = Cli(hermes)
     setup = ("gateway", "setup", "telegram", "--set", f"address={telegram.settings()['address']}")
-    code, out, _ = await cli.run(*setup, input="110201543:MISTYPED\n")
-    assert code == 1
-    assert "not proven: Telegram does not accept the bot's token" in out
-    assert "`hermes gateway setup telegram` takes a new token" in out
+    code, out, err = await cli.run(*setup, input="110201543:MISTYPED\n")
+    assert (code, out) == (1, "")
+    assert "telegram: Telegram does not accept the bot's token; nothing was changed" in err
+    assert "`hermes gateway setup telegram` takes a new token" in err
+    assert not (hermes.home / ".env").exists()
+    assert not (hermes.home / "config.yaml").exists()
+    await cli.good(*setup, "--no-test", input="110201543:MISTYPED\n")
+    await until_said(cli, "refused", "gateway", "status")
     code, out, _ = await cli.run("doctor")
     assert code == 1
     assert "telegram: refused: Telegram does not accept the bot's token" in out
@@ -124,6 +128,9 @@ async def test_a_token_that_is_refused_is_replaced_by_a_new_one(
     assert "token: replaced" in err
     kept = (hermes.home / ".env").read_text()
     assert kept == f"TELEGRAM_TOKEN={TOKEN}\n"
+    code, _, err = await cli.run(*setup, input="110201543:MISTYPED\n")
+    assert (code, "nothing was changed" in err) == (1, True)
+    assert (hermes.home / ".env").read_text() == kept
     await cli.good(*setup)
     assert (hermes.home / ".env").read_text() == kept
     done = await asyncio.to_thread(

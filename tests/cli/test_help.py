@@ -42,18 +42,14 @@ def test_the_manual_page_has_every_command_and_no_warnings(tmp_path: Path) -> No
         assert f"hermes {command.name}\n" in done.stdout
 
 
-LATER = {"add", "import", "setup"}
-"""Commands that are being made."""
-
-
 def test_synonyms_lead_to_commands_and_each_word_to_one() -> None:
     parsers = {one.name: one.parser()[1] for one in COMMANDS}
     words = [word for others in SYNONYMS.values() for word in others.split()]
     assert len(words) == len(set(words))
-    assert set(words) & {*parsers, *LATER} == set()
+    assert set(words) & {*parsers} == set()
     for target in SYNONYMS:
         name, _, action = target.partition(" ")
-        assert name in parsers or name in LATER or name.startswith("--"), target
+        assert name in parsers or name.startswith("--"), target
         if action and name != "model":  # its actions are words
             assert action in parsers[name].format_help(), target
 

@@ -86,6 +86,7 @@ def test_comments_and_other_servers_stay_when_one_goes(
         (("add", "a", "--oauth", "--", "x"), "--header and --oauth need --url"),
         (("add", "a", "--url", "http://a", "--env", "A=b"), "--env needs a command"),
         (("add", "a", "--env", "A", "--", "x"), "'A' is not NAME=VALUE"),
+        (("add", "a", "--", "never-there"), "no program called 'never-there'"),
         (("add", "there", "--", "x"), "a server called 'there' already exists"),
         (("login", "there"), "there is a program on this machine"),
     ],

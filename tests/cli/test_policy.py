@@ -54,6 +54,16 @@ def test_all_that_is_wrong_is_told_with_its_place(hermes: Hermes) -> None:
     ]
 
 
+def test_a_broken_file_is_told_where_somebody_starts(hermes: Hermes) -> None:
+    write(hermes, "two", "version: 1\nrules: [\n")
+    for words in (("ask", "hello"), ("chat",), ("up",), ("status",)):
+        done = hermes.run(*words, input="hello\n")
+        told = done.stdout + done.stderr
+        assert done.returncode == 0, told
+        assert "every effect is denied: " in told, words
+        assert "two.yaml:3:1: this is not YAML" in told
+
+
 def test_a_file_that_is_not_in_force_can_be_checked(hermes: Hermes, tmp_path: Path) -> None:
     draft = tmp_path / "draft.yaml"
     draft.write_text(NO_RM)

@@ -64,6 +64,8 @@ def test_bundled_skills_are_listed_and_shown(skilled: Hermes) -> None:
     assert "disk-full, given" in shown
     assert "name: disk-full" in shown
     assert skilled.json("skills", "show", "disk-full")["runbook"]
+    shown = skilled.good("skills", "show", "manifest-check")
+    assert "parameter  path (required): the file or folder" in shown
 
 
 def test_a_skill_laid_down_by_hand_is_used_from_then_on(skilled: Hermes) -> None:

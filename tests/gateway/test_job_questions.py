@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.core.jobs import JobSpec, Run
-from hermes_agent.core.settings.root import ApprovalSettings
+from hermes_agent.core.settings.root import ApprovalSettings, LoopSettings
 from hermes_agent.runtime.api.app import runtime_status
 from tests.gateway.test_publisher import asking, rule
 from tests.support.awake_loop import pass_time
@@ -90,6 +90,18 @@ async def test_a_place_where_nobody_may_answer_is_not_asked_but_the_home_is(
         await in_state(r, run, "done")
 
 
+async def test_a_run_at_a_limit_of_the_loop_waits_and_continues(tmp_path: Path) -> None:
+    rule(tmp_path, "allow")
+    limit = LoopSettings(max_steps=1)
+    async with room(tmp_path, asking(tmp_path), channel={"home": "ops"}, loop=limit) as r:
+        await r.know("ada", name="ada")
+        run = await begun(r)
+        await r.hears("1 of 1 steps used", "ops")
+        await in_state(r, run, "running", "it waits for an answer: limit for this turn")
+        await r.press("Yes", "ada", chat="ops")
+        assert (await in_state(r, run, "done")).output == "It is made"
+
+
 async def test_a_group_in_which_an_owner_writes_is_asked(tmp_path: Path) -> None:
     rule(tmp_path, "ask")
     async with room(tmp_path, asking(tmp_path), channel={"home": "ops"}) as r:
@@ -143,7 +155,9 @@ async def test_what_a_run_may_spend_is_nobody_asked_about(tmp_path: Path) -> Non
     async with room(tmp_path, asking(tmp_path), channel={"home": "ops"}) as r:
         rule(tmp_path, "allow")
         run = await begun(r, tokens=10)
-        assert "tokens of this turn" in (await in_state(r, run, "failed")).error
+        error = (await in_state(r, run, "failed")).error
+        assert "limit for this turn: 0 of 10 tokens used" in error
+        assert "`hermes task edit job-1 --tokens NUMBER`" in error
         assert await r.runtime.context.store.questions() == []
 
 

@@ -40,9 +40,9 @@ def test_a_parameter_is_required_optional_or_has_a_default() -> None:
         ("lines=5 nginx", {"service": "nginx", "lines": "5"}),
         ("service='a b' lines=", {"service": "a b", "lines": ""}),
         ('"a b"', {"service": "a b", "lines": "200"}),
-        ("x=y", {"service": "x=y", "lines": "200"}),
+        ("service=x=y", {"service": "x=y", "lines": "200"}),
+        ("http://x?a=b", {"service": "http://x?a=b", "lines": "200"}),
         ("don't", {"service": "don't", "lines": "200"}),
-        ("service=a service=b", {"service": "a", "lines": "service=b"}),
     ],
 )
 def test_arguments_are_words_in_order_or_by_name(arguments: str, values: dict[str, str]) -> None:
@@ -53,6 +53,10 @@ def test_a_missing_argument_is_named_with_what_it_is() -> None:
     with pytest.raises(UsageError, match=r"needs service \(the unit to look at\)") as caught:
         read_arguments(TWO, "lines=5", "service-down")
     assert caught.value.hint == "it is /service-down SERVICE [lines=200]"
+    with pytest.raises(UsageError, match="'x' is no parameter of it"):
+        read_arguments(TWO, "x=y")
+    with pytest.raises(UsageError, match="'service' is given twice"):
+        read_arguments(TWO, "service=a service=b")
     with pytest.raises(UsageError, match="too many arguments: c"):
         read_arguments(TWO, "a b c")
 

@@ -29,7 +29,8 @@ async def test_a_job_is_kept_as_it_was_said_and_found_by_id_and_name(tmp_path: P
         job = await store.jobs.add(spec, HOURLY, "cli", "telegram:1", 3600.0)
         assert (job.id, job.state, job.planned, job.next) == ("job-1", "active", 100.0, 3600.0)
         assert (job.spec, job.schedule, job.by) == (spec, HOURLY, "cli")
-        assert await store.jobs.job("night") == job == await store.jobs.job("job-1")
+        for reference in ("night", "job-1", "1"):
+            assert await store.jobs.job(reference) == job
         (span,) = await store.jobs.spans("job-1")
         assert (span.begin, span.end, span.schedule) == (100.0, None, HOURLY)
         for wrong in ("job-2", "nobody", "", "job-", "job-99999999999999999999"):

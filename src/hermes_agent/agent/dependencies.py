@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from hermes_agent.agent.budgets.reservations import BudgetReservations
 from hermes_agent.core.effects import Actor, Gate
-from hermes_agent.core.errors import NotFound, ToolError
+from hermes_agent.core.errors import HermesError, NotFound, ToolError
 from hermes_agent.core.events import Recorded
 from hermes_agent.core.protocols import Clock, Model, Terminal
 from hermes_agent.core.records import ModelRole
@@ -56,6 +56,8 @@ class TurnDependencies(Struct, frozen=True):
     """How many parents the session has."""
     bounds: tuple[SkillLimits, ...] = ()
     """Limits of the skills that were active in the parent session."""
+    trouble: HermesError | None = None
+    """What the user is told when a turn begins."""
 
     def terminal_name(self, name: str) -> str:
         chosen = name or next(iter(self.terminals))

@@ -99,6 +99,9 @@ class TurnWorker:
             left = sum(call.intended is not None for call in self.conversation.unfinished)
             await self._write(ev.TurnResumed(self.turn.id, self.turn.fence, left))
             await self._caller.charge_lost_call()
+        elif (trouble := self._deps.trouble) is not None:
+            notice = f"{trouble.message}\nhint: {trouble.hint}"
+            await self._write(ev.NoticeIssued(notice, "warning"))
         if self.conversation.interrupted:
             self._interrupted.set()
         try:
@@ -245,8 +248,10 @@ class TurnWorker:
                 continue  # the user chose another model meanwhile
             if self.conversation.budget is None or self.conversation.budget.what != full.what:
                 await self._write(full)
-            # A job's budget was fixed when it was created.
-            asks = self.conversation.interactive and self._deps.actor.kind != "job"
+            # A job's budget was fixed when it was created; the limits of the loop were not.
+            asks = self.conversation.interactive and (
+                self._deps.actor.kind != "job" or limits.is_of_loop(full.what)
+            )
             if not asks or not full.limit or not await self._extension(full):
                 hint = limits.hint(full.what)
                 if self._deps.actor.kind == "user":

@@ -126,12 +126,13 @@ Hermes: a persistent AI agent. Hand it a task and walk away.
 
 usage: hermes COMMAND [options]
 
-Start with `hermes model` to choose a model, then `hermes chat`.
+Start with `hermes`: it sets itself up, then opens the chat.
 """
 FOOT = """
 `hermes help COMMAND` says more. HERMES_HOME, HERMES_MODEL, HERMES_POLICY and
-HERMES_TERMINAL override the home (~/.hermes), the model, the policy profile and
-the terminal; --no-pager prints long lists at once."""
+HERMES_TERMINAL override the home (~/.hermes; ~/.hermes-runtime where another
+agent has that), the model, the policy profile and the terminal; --no-pager
+prints long lists at once."""
 
 
 def help_text(heading: "Callable[[str], str]" = str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes_agent.core.effects import Effect, Gate, Resolve, Unconfined, Verdict
+from hermes_agent.core.errors import HermesError
 
 if TYPE_CHECKING:
     from hermes_agent.policy.files.loader import Policies
@@ -38,6 +39,17 @@ class GateFactory:
         named = re.compile(rf"^profile: {re.escape(profile)}$", re.MULTILINE)
         if not bundled.is_file() or named.search(bundled.read_text(encoding="utf-8")) is None:
             self.policies.gate(profile)
+
+    def trouble(self) -> HermesError | None:
+        """Why every effect is denied: invalid policy files. Loads no rules where no file is."""
+        if not any((self._home / "policies").glob("*.y*ml")):
+            return None
+        if not (problems := self.policies.load().problems):
+            return None
+        from hermes_agent.policy.files.loader import PolicyFilesInvalid
+
+        found = PolicyFilesInvalid(problems)
+        return HermesError(f"every effect is denied: {found.message}", found.hint)
 
     def gate(self, profile: str, granted: frozenset[str] | None = None) -> Gate:
         return _LazyGate(lambda: self.policies.gate(profile, granted))

@@ -128,13 +128,13 @@ class Runtime:
         self._tool_services = ToolServiceFactory(
             home, environ, lambda: context.settings, context.secret, context.redact, clock
         )
-        self._gates = GateFactory(
+        self.gates = GateFactory(
             home,
             Path(environ.get("HOME") or Path.home()),
             lambda: _unconfined(environ, context.settings),
         )
         self.terminals = TerminalPool(context.settings, environ, context.home.terminals, clock)
-        self.shells = PolicyShells(context, self._gates, self.terminals)
+        self.shells = PolicyShells(context, self.gates, self.terminals)
         self.outbound = OutboundMessages(context)
         self.embedded = EmbeddedSessions()
         self._tools = ToolSelection(context, tools, self.embedded)
@@ -175,7 +175,7 @@ class Runtime:
         self.model_selection = ModelSelection(context, completions, self._turns)
         self.session_history = SessionHistory(context, self._turns, completions)
         self.sessions = SessionService(
-            context, self._turns, completions, self._gates, self.terminals, self._tool_services,
+            context, self._turns, completions, self.gates, self.terminals, self._tool_services,
             self._tools,
         )  # fmt: skip
         self.learning = Learning(
@@ -197,7 +197,7 @@ class Runtime:
         )
         self._subagents = SubagentManager(context, self.sessions, self._inherit)
         self._turn_dependencies = TurnDependenciesFactory(
-            context, self._tools, self.terminals, self._gates, self._roles, self._reservations,
+            context, self._tools, self.terminals, self.gates, self._roles, self._reservations,
             SessionCapabilities(
                 context, self._tool_services, self._subagents, self.learning, self.incidents,
                 self.jobs, self.job_service, self.outbound,

@@ -161,6 +161,10 @@ def question(full: BudgetReached, already: int) -> str:
 _SETTINGS = {"steps": "loop.max_steps", "cost": "loop.max_dollars", "time": "loop.max_seconds"}
 
 
+def is_of_loop(what: str) -> bool:
+    return what.partition(" ")[0] in _SETTINGS
+
+
 def hint(what: str) -> str:
     """How to raise a budget."""
     if what.endswith(LEARNING):

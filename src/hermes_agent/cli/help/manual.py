@@ -26,7 +26,7 @@ a command prints one JSON document instead of a text."""
 _TAIL = r""".SH ENVIRONMENT
 .TP
 .B HERMES_HOME
-the home; default ~/.hermes
+the home; default ~/.hermes, or ~/.hermes-runtime where ~/.hermes belongs to another agent
 .TP
 .BR HERMES_MODEL ", " HERMES_POLICY ", " HERMES_TERMINAL
 override the settings of the same names
@@ -41,8 +41,8 @@ turn colour off, or on where there is no terminal
 show the traceback when Hermes crashes
 .SH FILES
 .TP
-.I ~/.hermes/config.yaml
-the settings
+.I config.yaml
+the settings, in the home
 .SH EXIT STATUS
 0 if all went well, 1 if not, 2 if the command itself was wrong, 130 after Ctrl\-C."""
 

@@ -136,6 +136,12 @@ def _settings(_home: Path) -> Iterator[Value]:
     return inside(Settings, "")
 
 
+def _parts(_home: Path) -> Iterable[Value]:
+    from hermes_agent.core.installation.extras import PARTS
+
+    return [(part.name, part.about) for part in PARTS.values()]
+
+
 def _model_actions(_home: Path) -> Iterable[Value]:
     from hermes_agent.cli.manage.model.command import TAKES
 
@@ -151,6 +157,7 @@ _READERS: dict[str, Callable[[Path], Iterable[Value]]] = {
     "terminals": _terminals,
     "servers": lambda home: _configured(home, "mcp"),
     "settings": _settings,
+    "parts": _parts,
     "model actions": _model_actions,
 }
 
@@ -168,6 +175,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "skills": ("skills", "bundled skills"),
     **dict.fromkeys(("file", "files", "paths", "out", "image", "log"), _FILES),
     **dict.fromkeys(("workspace", "folder"), _FOLDERS),
+    "add parts": ("parts",),
     "config name": ("settings",),
     "drift repository": _FOLDERS,
     "incidents id": ("incidents",),

@@ -10,6 +10,7 @@ from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.output.formatting import size, sure
 from hermes_agent.cli.output.progress import Progress
+from hermes_agent.host.home import Home
 from hermes_agent.host.paths import find_home
 
 
@@ -61,7 +62,7 @@ def restore_arguments(parser: argparse.ArgumentParser) -> None:
 def restore(options: argparse.Namespace) -> int:
     """Restore a home from a backup. The whole file is verified before anything is touched; the
     current home is moved aside, never deleted. The runtime must be down."""
-    from hermes_agent.runtime.backup import check_backup, no_backup, restore_backup
+    from hermes_agent.runtime.backup import check_backup, no_backup, owned, restore_backup
 
     archive = Path(os.path.abspath(options.file))
     home = Path(find_home(os.environ))
@@ -72,10 +73,12 @@ def restore(options: argparse.Namespace) -> int:
     else:
         if not archive.exists():
             raise no_backup(archive)
-        question = f"replace {home} with {archive}?"
-        if os.path.lexists(home) and not sure(question, options.yes):
-            print("nothing was changed")
-            return 1
+        if os.path.lexists(home) and not options.yes:
+            with owned(Home(home)), Progress("checking the backup"):
+                check_backup(archive)
+            if not sure(f"replace {home} with {archive}?", False):
+                print("nothing was changed")
+                return 1
         with Progress("checking and unpacking the backup"):
             done, aside = restore_backup(archive, home, datetime.now().astimezone())
     what = "is intact" if options.check else f"was restored to {home}"

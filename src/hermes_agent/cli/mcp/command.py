@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -149,12 +150,16 @@ def _entry(options: argparse.Namespace) -> dict[str, Any]:
         raise UsageError(f"not a URL: {options.url!r}", "it starts with https:// or http://")
     program = [os.path.abspath(word) if n == 0 and "/" in word else word
                for n, word in enumerate(options.command)]  # fmt: skip
+    environment = dict(_split(one, "=", "NAME=VALUE") for one in options.env)
+    path = environment.get("PATH", os.environ.get("PATH"))
+    if program and shutil.which(program[0], path=path) is None:
+        raise UsageError(f"no program called {program[0]!r}", "install it, or correct the command")
     entry = {
         "command": program,
         "url": options.url,
         "oauth": options.oauth,
         "headers": dict(_split(one, ":", "'NAME: VALUE'") for one in options.header),
-        "environment": dict(_split(one, "=", "NAME=VALUE") for one in options.env),
+        "environment": environment,
     }
     return {name: value for name, value in entry.items() if value}
 

@@ -4,7 +4,7 @@ import sys
 from typing import Any, NamedTuple, TextIO
 
 from hermes_agent.cli.output.formatting import hint_here, one_line
-from hermes_agent.core.text.terminal import clean
+from hermes_agent.core.text.terminal import clean, visible
 
 Event = dict[str, Any]
 
@@ -104,15 +104,19 @@ def call_arguments(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def call_line(call: dict[str, Any]) -> str:
+    return one_line(visible(_call_text(call)))
+
+
+def _call_text(call: dict[str, Any]) -> str:
     given = call_arguments(call)
     if not given:
-        return one_line(f"{call['name']} {call['arguments'].strip().removeprefix('{}')}")
+        return f"{call['name']} {call['arguments'].strip().removeprefix('{}')}"
     if call["name"] == "use_tool" and isinstance(given.get("arguments", {}), dict):
         call, given = {"name": str(given.get("name"))}, given.get("arguments", {})
     if set(given) <= {"command", "timeout", "background"} and "command" in given:
-        return one_line(f"$ {given['command']}")
+        return f"$ {given['command']}"
     words = " ".join(f"{key}={value!r}" for key, value in given.items())
-    return one_line(f"{call['name']} {words}")
+    return f"{call['name']} {words}"
 
 
 # questions

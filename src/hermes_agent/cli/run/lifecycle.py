@@ -28,8 +28,8 @@ def up(options: argparse.Namespace) -> int:
     status = api.get("/v1/status")
     socket = next(filter(os.path.exists, socket_paths(api.home)), "")
     text = f"{'already up' if already else 'up'}, pid {status['pid']}, home {status['home']}"
-    if status["state"] == "degraded":
-        text += f"\ndegraded: {status['reason']}\nhint: {status['hint']}"
+    if status["reason"]:
+        text += f"\n{status['state']}: {status['reason']}\nhint: {status['hint']}"
     return emit(options, {**status, "socket": socket}, text, int(status["state"] != "running"))
 
 

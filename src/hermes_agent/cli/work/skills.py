@@ -260,8 +260,8 @@ def skill_text(found: Row) -> str:
 
 def _parameter(one: Row) -> str:
     default = f"default {one['default']!r}" if one.get("default") else "optional"
-    kind = "required" if one["required"] else default
-    return one_line(f"{one['name']} ({kind}): {one['about']}", 200)
+    kind = "required" if one.get("required", True) else default
+    return one_line(f"{one['name']} ({kind}): {one.get('about', '')}".rstrip(": "), 200)
 
 
 def _bounds(bounds: Row | None) -> list[str]:

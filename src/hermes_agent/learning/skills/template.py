@@ -68,14 +68,17 @@ def read_arguments(
     names = [each.name for each in parameters]
     given: dict[str, str] = {}
     loose: list[str] = []
+    usage = f"/{skill} {' '.join(map(_shown, parameters))}"
     for word in argument_words(arguments):
         name, equals, value = word.partition("=")
-        if equals and name in names and name not in given:
+        if equals and re.fullmatch(NAME, name):
+            if name not in names or name in given:
+                why = "given twice" if name in given else "no parameter of it"
+                raise UsageError(f"{name!r} is {why}", f"it is {usage}")
             given[name] = value
         else:
             loose.append(word)
     free = [name for name in names if name not in given]
-    usage = f"/{skill} {' '.join(map(_shown, parameters))}"
     if len(loose) > len(free):
         raise UsageError(f"too many arguments: {shlex.join(loose[len(free) :])}", f"it is {usage}")
     given.update(zip(free, loose, strict=False))

@@ -260,8 +260,7 @@ class Catalogue:
             )
         return UsageError(
             f"no model is called {written!r}",
-            f"{hint}write service/name, for example openai/{written.strip('/') or 'NAME'}; "
-            "`hermes model list --search WORD` looks for one",
+            f"{hint}write service/name; `hermes model list --search WORD` looks for one",
         )
 
     def _nearest(self, written: str) -> Sequence[str]:

@@ -187,11 +187,11 @@ class LocalApi:
             self._context.refresh_settings()
             report["model"] = self._context.settings.model
             report["policy"] = self._context.settings.policy
-        except HermesError as error:  # invalid by now: the old settings still apply
-            report |= {
-                "reason": report["reason"] or error.message,
-                "hint": report["hint"] or error.hint,
-            }
+            error = self._runtime.gates.trouble()
+        except HermesError as invalid:  # by now: the old settings still apply
+            error = invalid
+        if error is not None and not report["reason"]:
+            report |= {"reason": error.message, "hint": error.hint}
         return reply({**report, "version": __version__})
 
     async def stop(self, request: Request) -> Response:

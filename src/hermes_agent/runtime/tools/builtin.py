@@ -2,6 +2,7 @@
 is imported when it is first called."""
 
 import json
+import os
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
@@ -10,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hermes_agent.core.errors import UsageError
+from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.installation.extras import install_hint, pip_name
 from hermes_agent.tools.browser.executables import BROWSERS
 
@@ -132,6 +133,17 @@ def missing(name: str, settings: "Settings | None" = None) -> str:
         return f"the package {pip_name(lacking[0])}: {install_hint(row.extra)}"
     if row.toolset == "browser":
         return _without_browser(settings)
+    return _without_sandbox(os.environ.get("PATH", "")) if row.toolset == "code" else ""
+
+
+@cache
+def _without_sandbox(path: str) -> str:
+    from hermes_agent.terminals.sandbox.launch import find_way
+
+    try:
+        find_way({"PATH": path})
+    except HermesError as error:
+        return f"a sandbox: {error.message}"
     return ""
 
 

@@ -66,6 +66,7 @@ class TurnDependenciesFactory:
             services=self._capabilities.services(session),
             depth=session.depth,
             bounds=session.share.bounds,
+            trouble=self._gates.trouble(),
         )
 
 

@@ -23,9 +23,9 @@ def encoded(value: Any) -> str:
 
 
 def number_of(id: str) -> int | None:
-    """The number in a job id; None if it is not one."""
+    """The number in a job id, with or without `job-`; None if it is not one."""
     digits = id.removeprefix("job-")
-    if digits == id or not (digits.isascii() and digits.isdigit() and len(digits) < 18):
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 18):
         return None
     return int(digits)
 

@@ -175,6 +175,6 @@ def missing() -> str:
     """What is missing to compile the filter; empty when nothing is."""
     try:
         import pyseccomp  # noqa: F401
-    except (OSError, RuntimeError) as error:  # no libseccomp for it to load
+    except (ImportError, OSError, RuntimeError) as error:  # no libseccomp for it to load
         return f"libseccomp cannot be loaded ({error}): install libseccomp2"
     return ""

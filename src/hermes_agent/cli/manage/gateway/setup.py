@@ -5,12 +5,14 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from hermes_agent.cli.actions import connect, emit
 from hermes_agent.cli.client.api import quoted
 from hermes_agent.cli.home import home_and_settings, write_setting
 from hermes_agent.cli.output.formatting import print_json, table
-from hermes_agent.core.errors import UsageError
+from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.files import write_private
 from hermes_agent.core.text.terminal import clean
 from hermes_agent.gateway.channel import Manifest, SettingField
 from hermes_agent.gateway.registry import ChannelRegistry
@@ -40,6 +42,7 @@ def setup(options: argparse.Namespace) -> int:
     home, settings = home_and_settings()
     manifest = ChannelRegistry(home=home).manifest(options.channel)
     given = _given(manifest, options.given)
+    files = {path: _content(path) for path in (home / "config.yaml", home / ".env")}
     before = dict(settings.channels.get(manifest.name, {}))
     asks = sys.stdin.isatty() and not options.json
     if asks:
@@ -58,9 +61,15 @@ def setup(options: argparse.Namespace) -> int:
         is_list = str(given_value).startswith("[")
         text = str(given_value) if is_list else json.dumps(given_value, ensure_ascii=False)
         write_setting(f"channels.{manifest.name}.{name}", text)
+    done = {} if options.no_test else _tested(manifest.name)
+    if done.get("state") == "refused":
+        for path, content in files.items():
+            _put_back(path, content)
+        error = clean(str(done["error"]))
+        raise HermesError(f"{manifest.name}: {error}; nothing was changed", clean(done["hint"]))
     if not options.json:
         print(f"{manifest.name} is set up in {str(home / 'config.yaml')!r}")
-    code = 0 if options.no_test else test_channel(options, manifest.name)
+    code = _report(options, manifest.name, done) if done else 0
     if options.no_test and options.json:
         print_json({"channel": manifest.name, "set": sorted(values)})
     elif not options.json:
@@ -72,13 +81,32 @@ def setup(options: argparse.Namespace) -> int:
 
 def test_channel(options: argparse.Namespace, channel: str) -> int:
     """Send a real test message; 1 when the channel is not proven to receive."""
-    done = connect().post(f"/v1/gateway/{quoted(channel)}/test")
+    return _report(options, channel, _tested(channel))
+
+
+def _tested(channel: str) -> dict[str, Any]:
+    done: dict[str, Any] = connect().post(f"/v1/gateway/{quoted(channel)}/test")
+    return done
+
+
+def _report(options: argparse.Namespace, channel: str, done: dict[str, Any]) -> int:
     if done["proven_now"]:
         proves = "messages to it arrive" if done["proof"] == "round-trip" else "it answers"
         return emit(options, done, f"{channel}: proven just now: {proves}")
     hint = done.get("hint") or "it is retried automatically; `hermes logs` may say more"
     text = f"{channel}: not proven: {clean(str(done['error']))}\nhint: {clean(str(hint))}"
     return emit(options, done, text, 1)
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
+
+
+def _put_back(path: Path, content: bytes | None) -> None:
+    if content is None:
+        path.unlink(missing_ok=True)
+    elif content != path.read_bytes():
+        write_private(path, content)
 
 
 def _given(manifest: Manifest, pairs: list[str]) -> dict[str, str]:

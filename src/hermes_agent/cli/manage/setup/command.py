@@ -220,7 +220,7 @@ class Setup:
             code = setup(asked)
         except HermesError as error:
             self._prompts.mark(False, name, error.message, error.hint)
-            return 0
+            return 1 if self._options.step else 0
         self._saved.append(f"channel {name}")
         return code if self._options.step else 0
 

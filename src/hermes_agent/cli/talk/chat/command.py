@@ -16,6 +16,7 @@ from hermes_agent.cli.arguments import new_session, session_options
 from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.cli.talk.chat.session import ChatSession, check_free
 from hermes_agent.core.errors import NotFound, UsageError
+from hermes_agent.core.text.terminal import clean
 
 NOT_PEOPLE = ("library", "job", "incident", "proof")
 """Sources of sessions in which nobody chats."""
@@ -70,6 +71,8 @@ def converse(
         from hermes_agent.models.catalogue.catalogue import Catalogue
 
         Catalogue().resolve("")  # raises, and says how to choose one
+    if status["reason"]:
+        print(clean(f"! {status['reason']}\nhint: {status['hint']}"), file=sys.stderr)
     talk = ChatSession(api, new, session=session, interactive=terminal)
     talk.model = talk.model or status["model"]
     if terminal and os.environ.get("TERM", "dumb") != "dumb":

@@ -84,8 +84,9 @@ def _stop(talk: ChatSession, _words: str) -> str:
 
 
 def _status(talk: ChatSession, _words: str) -> str:
+    status = current_status(talk.api)
     here = [f"session    {talk.id or 'none yet'}"]
-    return "\n".join(here + status_lines(current_status(talk.api)))
+    return "\n".join(here + status_lines({**status, "model": talk.model or status["model"]}))
 
 
 def _new(talk: ChatSession, _words: str) -> str:
@@ -154,7 +155,7 @@ def _undo(talk: ChatSession, words: str) -> str:
         raise UsageError(f"not a number: {words!r}", "/undo 2 goes back two messages; /undo #12")
     done = _rewind(talk, _report(talk, words))
     talk.draft = done["text"]
-    return rewind_text(done)
+    return stays_text(done["effects"]) if talk.follows else rewind_text(done)
 
 
 def _report(talk: ChatSession, words: str) -> dict[str, Any]:
@@ -230,9 +231,12 @@ def _model(talk: ChatSession, words: str) -> str:
         return _which(talk)
     if not talk.id:
         return _open_with(talk, name, effort)
+    before = talk.session()
     choice = talk.choose_model(absolute_model(name), effort, "anyway" in said)
     if not choice["switched"]:
         return f"{choice['warning']}\n/model {words} anyway  switches regardless"
+    if talk.follows and any(before[key] != choice[key] for key in ("model", "effort")):
+        return ""
     return f"the model is now {choice['model']}{with_effort(choice['effort'])}"
 
 

@@ -100,6 +100,7 @@ class ResizableApplication(Application[None]):
 class Screen:
     def __init__(self, talk: ChatSession, history: str) -> None:
         self._talk = talk
+        talk.follows = True
         self._view = ChatView(talk.has_shown, time.monotonic)
         self._generation = 0
         self._interrupting = False
@@ -163,10 +164,11 @@ class Screen:
             height=height,
         )
         panel = Window(FormattedTextControl(self._panel), dont_extend_height=True, height=height)
+        folded_out = Condition(lambda: self._folded_out)
         bar = Window(FormattedTextControl(self._bar), height=1)
         rows = [
-            ConditionalContainer(live, Condition(lambda: bool(self._live()) and not self._open)),
-            ConditionalContainer(panel, Condition(lambda: self._open)),
+            ConditionalContainer(live, Condition(lambda: bool(self._live())) & ~folded_out),
+            ConditionalContainer(panel, folded_out),
             self._consent.container,
             self._line_input.container(),
             bar,
@@ -211,8 +213,14 @@ class Screen:
         where = f"lines {first + 1}-{first + len(shown)} of {len(lines)}"
         return [*shown, ("class:quiet", f"{where} · PgUp and PgDn scroll · Ctrl-O closes")]
 
+    @property
+    def _folded_out(self) -> bool:
+        """A question hides the panel: both together would be too high."""
+        return self._open and self._consent.question is None
+
     def _fold(self, _event: KeyPressEvent) -> None:
-        self._open, self._panel_top = not self._open, None
+        if self._consent.question is None:
+            self._open, self._panel_top = not self._open, None
 
     def _scroll(self, pages: int) -> None:
         self._panel_top = (self._panel_top or 0) + pages * (self._room() - 2)
@@ -237,6 +245,8 @@ class Screen:
                 elapsed = time.monotonic() - (self._view.since or time.monotonic())
                 pieces = self._view.apply(item)
                 self._interrupting = self._interrupting and item["kind"] != "turn_finished"
+                if item["kind"] == "model_chosen":
+                    self._talk.model = item["model"]
                 self._announce(item, elapsed)
             if pieces:
                 _write(BEGIN_UPDATE)
@@ -262,7 +272,7 @@ class Screen:
             (("c-o",), self._fold),
         ):
             keys.add(*combination, filter=self._line_input.focused)(act)
-        panel = Condition(lambda: self._open)
+        panel = Condition(lambda: self._folded_out)
         keys.add("pageup", filter=panel)(lambda _event: self._scroll(-1))
         keys.add("pagedown", filter=panel)(lambda _event: self._scroll(1))
         return keys

@@ -36,6 +36,8 @@ class ChatSession:
         self.name = ""
         self.model = str(opening.get("model") or "")
         self.leaving = False
+        self.follows = False
+        """Whether what happens in the session is shown as it happens."""
         self.opening = opening
         """What a new session is opened with."""
         self._interactive = interactive
