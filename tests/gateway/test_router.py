@@ -215,13 +215,13 @@ async def test_commands_are_answered_and_not_sent_to_the_agent(tmp_path: Path) -
             ("/cost", "tokens"),
             ("/model", "scripted/"),
             ("/parked", "Nothing is parked"),
-            ("/approvals", "No question"),
+            ("/approvals", "no open questions"),
             ("/skills", "skills"),
             ("/task list", "no jobs"),
             ("/stop", "Nothing is running"),
             ("/steer", "join it"),
             ("/hlep", "did you mean /help"),
-            ("/task add", "not for chats"),
+            ("/task add", "not available in chats"),
             ("/pair", "within ten minutes"),
         ):
             await r.say(line)
@@ -358,7 +358,7 @@ async def test_a_member_who_brings_a_code_may_more_and_the_model_sees_none(tmp_p
         await r.say("hi", "bob")
         await r.hears("Hello")
         assert (await r.say(code, "bob", chat="g", group=True)).state == "done"
-        await r.hears("Everybody here", "g")
+        await r.hears("Everyone here", "g")
         assert (await r.say(code, "bob", kind="edited", reply_to="m1")).state == "ignored"
         kept, _ = await r.add_inbound(
             InboundMessage("c1", Chat("pad", "with-bob"), Person("bob"), code)

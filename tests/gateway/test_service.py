@@ -187,7 +187,7 @@ async def test_a_deaf_channel_is_announced_on_another_and_again_when_it_hears(
         one.platform.deaf.add("alpha")
         await until(lambda: one.platform.texts("beta", "ops"))
         (told,) = one.platform.texts("beta", "ops")
-        assert told.startswith("Alpha does not receive messages: no answer to the probe within 1 s")
+        assert told.startswith("Alpha is not receiving messages: no answer to the probe within 1 s")
         shown = (await one.gateway.status())["channels"]["alpha"]
         assert shown["announced"]
         assert "failed" in shown["says"]

@@ -107,7 +107,7 @@ def test_what_is_wrong_in_one_place_leaves_the_others_alone(tmp_path: Path) -> N
     assert [problem.path for problem in loaded.problems] == [
         "a.yaml", "c.yaml", "d.yaml", "f.yaml", "b.yml"
     ]  # fmt: skip
-    assert "name of another entry, in a.yaml" in loaded.problems[3].message
+    assert "already the name of an entry in a.yaml" in loaded.problems[3].message
 
 
 def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:

@@ -273,6 +273,6 @@ def test_every_notice_says_what_it_is_about() -> None:
     assert "why: planned" in notifications.closed_text(incident, "planned")
     assert len(notifications.resolved_text(incident)) < 600
     unknown = Incident("inc-4", "t", "P3", "resolved", "check", "f")
-    assert "cause: not known" in notifications.resolved_text(unknown)
+    assert "cause: unknown" in notifications.resolved_text(unknown)
     entry = TimelineEntry("inc-4", 1, 0.0, "action", "restarted it")
     assert "last: restarted it" in notifications.progress_text(unknown, entry, 5.0)

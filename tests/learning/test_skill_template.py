@@ -52,7 +52,7 @@ def test_arguments_are_words_in_order_or_by_name(arguments: str, values: dict[st
 def test_a_missing_argument_is_named_with_what_it_is() -> None:
     with pytest.raises(UsageError, match=r"needs service \(the unit to look at\)") as caught:
         read_arguments(TWO, "lines=5", "service-down")
-    assert caught.value.hint == "it is /service-down SERVICE [lines=200]"
+    assert caught.value.hint == "usage: /service-down SERVICE [lines=200]"
     with pytest.raises(UsageError, match="too many arguments: c"):
         read_arguments(TWO, "a b c")
 

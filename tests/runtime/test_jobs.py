@@ -342,8 +342,8 @@ async def test_an_effect_of_which_nobody_knows_makes_its_run_wait(tmp_path: Path
         assert (run.state, run.told) == ("parked", ("parked",))
         assert run.error == "the outcome of pay is unknown: `hermes parked` lists them"
         (told,) = await place.texts()
-        assert told.startswith(f"⚠ job rent waits for a decision (run {run.id}")
-        with pytest.raises(UsageError, match="waits for an effect"):
+        assert told.startswith(f"⚠ job rent is waiting for a decision (run {run.id}")
+        with pytest.raises(UsageError, match="is waiting for a parked call"):
             await place.runtime.job_service.decide(run.id, "done", "ann")
         place.clock.now += 10 * DAY  # to wait for people is not to take long
         (parked,) = await place.runtime.context.store.parked()

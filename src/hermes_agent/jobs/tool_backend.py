@@ -48,7 +48,7 @@ class JobTool:
                 return ToolResult(text, {"runs": msgspec.to_builtins(runs)})
             case "run":
                 run = await service.ask(name)
-                return ToolResult(f"run {run.id} begins", msgspec.to_builtins(run))
+                return ToolResult(f"run {run.id} started", msgspec.to_builtins(run))
             case "remove":
                 job = await service.remove(name)
                 return ToolResult(f"{title(job)} is removed", {"job": job.id})
