@@ -62,7 +62,7 @@ def test_what_a_check_printed_shows_no_secret_and_drives_no_terminal(hermes: Her
 
 
 WRONG: list[tuple[list[str], str]] = [
-    (["x y", "--run", "true"], "cannot be a name"),
+    (["x y", "--run", "true"], "not a valid name"),
     (["x", "--log", "/a"], "go together"),
     (["x", "--log", "a", "--pattern", "b"], "not absolute"),
     (["x", "--log", "/a", "--pattern", "("], "no regular expression"),

@@ -56,7 +56,7 @@ def test_a_briefing_has_trends_and_risks() -> None:
     assert "web fails more often: 25.0% of its runs, 0.0% before" in text
     assert "web is slower: 2.00 s, 0.50 s before" in text
     assert "- shop had 3 incidents in a week" in text
-    assert "- inc-9 was escalated and is not over" in text
+    assert "- inc-9 was escalated and is still open" in text
     assert "- a log is gone" in text
 
 

@@ -453,7 +453,7 @@ async def test_work_that_breaks_again_and_again_goes_to_people(tmp_path: Path) -
         await until(escalated)
         found = await h.over()
         assert found.diagnosis is not None
-        assert "broke 5 times in a row (FileExistsError)" in found.diagnosis.summary
+        assert "crashed 5 times in a row (FileExistsError)" in found.diagnosis.summary
         told = [
             one.text for one in await h.runtime.context.store.incidents.notices(incident="inc-1")
         ]

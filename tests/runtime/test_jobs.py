@@ -475,7 +475,7 @@ async def test_sessions_of_old_runs_go_with_their_rows(tmp_path: Path) -> None:
         ({"after": ("nosuch",)}, "no job 'nosuch'"),
         ({"model": "nosuch/x"}, "nosuch"),
         ({"workspace": "/nosuch/folder"}, "no folder"),
-        ({"name": "a/b"}, "cannot be a name"),
+        ({"name": "a/b"}, "not a valid name"),
         ({"timeout": 0.0}, "timeout"),
         ({"dollars": -1.0}, "budget"),
     ],

@@ -99,7 +99,7 @@ def _result(shown: JobView) -> ToolResult:
 
 def _line(shown: JobView) -> str:
     job = shown.job
-    failing = f", failed {job.failures} times in a row" if job.failures else ""
+    failing = f", failures in a row: {job.failures}" if job.failures else ""
     return f"{job.id} {title(job)!r}: {job.state}, {shown.meaning}{failing}"
 
 

@@ -59,7 +59,7 @@ ANSWERS: Answers = {
     "signs of store": SIGN, "start store": "started", "is store up": "up",
     "skill": f"the skill\n```json\n{json.dumps(BOOK)}\n```",
     "verify": "shop: OK\nall checks pass: resolve it", "hypothesis": "h1 is on the board",
-    "keep": "copies kept", "undo": "put back /etc/store.conf", "resolve": "inc-1 is resolved",
+    "keep": "copies saved", "undo": "put back /etc/store.conf", "resolve": "inc-1 is resolved",
     "signs": signs(), "false_alarm": "inc-1 is closed", "escalate": "inc-1 is escalated",
 }  # fmt: skip
 

@@ -275,7 +275,7 @@ class TelegramChannel:
                     break
             else:
                 raise HermesError(
-                    f"Telegram has {about.pending_update_count} messages that did not arrive here"
+                    f"Telegram has undelivered messages: {about.pending_update_count}"
                 )
         except InvalidToken:
             raise CredentialsRejected(REFUSED, HINT) from None
