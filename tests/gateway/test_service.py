@@ -193,7 +193,7 @@ async def test_a_deaf_channel_is_announced_on_another_and_again_when_it_hears(
         assert "failed" in shown["says"]
         one.platform.deaf.clear()
         await until(lambda: len(one.platform.texts("beta", "ops")) == 2)
-        assert one.platform.texts("beta", "ops")[1].startswith("Alpha works again")
+        assert one.platform.texts("beta", "ops")[1].startswith("Alpha is receiving messages again")
 
 
 @pytest.mark.parametrize("named", [["beta:first", "gamma:x", "beta:second"], ["alpha:x"]])
