@@ -380,7 +380,7 @@ async def test_where_the_model_fails_the_one_that_is_built_in_goes_on(tmp_path: 
         assert [one.model for one in journal if isinstance(one, ev.ModelChosen)] == [
             "builtin/responder"
         ]
-        assert any("builtin/responder goes on" in entry.text for entry in await h.timeline())
+        assert any("builtin/responder takes over" in entry.text for entry in await h.timeline())
 
 
 async def test_whom_a_drill_names_is_replaced_by_nobody(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ async def test_a_job_due_once_is_over_after_its_run(tmp_path: Path) -> None:
         assert (await place.jobs.job(job.id)).state == "done"
         await place.pass_time(DAY)
         assert len(await place.runs()) == 1
-        with pytest.raises(UsageError, match="over"):
+        with pytest.raises(UsageError, match="has passed"):
             await place.runtime.job_service.set_state(job.id, "active")
 
 
@@ -197,7 +197,7 @@ async def test_a_run_that_begins_late_says_so_once(tmp_path: Path) -> None:
         (run,) = await place.ended()
         assert (run.late, run.told) == (600.0, ("late",))
         (late,) = await place.texts(f"run:{run.id}/late")
-        assert "job rounds begins 10 min late" in late
+        assert "job rounds starts 10 min late" in late
         assert [one["run"] for one in (await runtime_status(place.runtime))["jobs"]["late"]] == [
             run.id
         ]
@@ -326,7 +326,7 @@ async def test_what_a_run_may_spend_is_kept_for_each_run(tmp_path: Path) -> None
         poor = await place.add(name="poor", tokens=10)
         run = await place.by_hand(poor)
         assert run.state == "failed"
-        assert "tokens of this turn" in run.error
+        assert "0 of 10 tokens used" in run.error
         assert run.error.endswith(f"(`hermes task edit {poor.id} --tokens NUMBER`)")
 
 

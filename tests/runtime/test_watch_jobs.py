@@ -63,7 +63,7 @@ async def test_what_is_watched_is_watched_by_jobs_that_have_rows(tmp_path: Path)
         await place.pass_time(HOUR)
         audit = (await place.ended(2))[-1]
         assert audit.output.startswith("the hourly check passes")
-        assert "| web | web | holds |" in audit.output
+        assert "| web | web | OK |" in audit.output
         assert log.read_text().split().count("web") == 2
         assert list((tmp_path / "home" / "incidents" / "audits").iterdir()) != []
         assert await place.sent() == []

@@ -381,7 +381,7 @@ def _untaken(job: Job, by: str) -> str:
 def _way_out(job: Job, end: ev.TurnFinished) -> str:
     """Why the turn ended early; a budget of the job is changed on the job."""
     for unit, own in (("tokens", job.spec.tokens), ("dollars", job.spec.dollars)):
-        if own is not None and end.reason == "budget" and end.error.startswith(f"{unit} of this"):
+        if own is not None and end.reason == "budget" and f"budgets.turn_{unit}" in end.hint:
             return f"`hermes task edit {job.id} --{unit} NUMBER`"
     return end.hint
 
