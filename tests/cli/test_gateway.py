@@ -67,7 +67,7 @@ async def test_a_channel_is_set_up_tried_and_talked_on(
     assert "proven just now" in out
     assert TOKEN not in (hermes.home / "config.yaml").read_text()
     assert f"TELEGRAM_TOKEN={TOKEN}" in (hermes.home / ".env").read_text()
-    assert "last proven" in await cli.good("gateway", "status")
+    assert "last verified" in await cli.good("gateway", "status")
 
     await telegram.say("let me in")
     while "1 stranger wrote on telegram" not in await cli.good("gateway", "status"):
@@ -112,16 +112,16 @@ async def test_a_token_that_is_refused_is_replaced_by_a_new_one(
     setup = ("gateway", "setup", "telegram", "--set", f"address={telegram.settings()['address']}")
     code, out, err = await cli.run(*setup, input="110201543:MISTYPED\n")
     assert (code, out) == (1, "")
-    assert "telegram: Telegram does not accept the bot's token; nothing was changed" in err
-    assert "`hermes gateway setup telegram` takes a new token" in err
+    assert "telegram: Telegram rejected the bot's token; nothing was changed" in err
+    assert "get a new one from @BotFather with /token" in err
     assert not (hermes.home / ".env").exists()
     assert not (hermes.home / "config.yaml").exists()
     await cli.good(*setup, "--no-test", input="110201543:MISTYPED\n")
     await until_said(cli, "refused", "gateway", "status")
     code, out, _ = await cli.run("doctor")
     assert code == 1
-    assert "telegram: refused: Telegram does not accept the bot's token" in out
-    assert "hint: `hermes gateway setup telegram` takes a new token" in out
+    assert "telegram: refused: Telegram rejected the bot's token" in out
+    assert "hint: get a new one from @BotFather with /token" in out
     code, out, err = await cli.run(*setup, input=f"{TOKEN}\n")
     assert code == 0, out + err
     assert "proven just now" in out
@@ -160,7 +160,7 @@ async def test_the_chat_of_the_first_owner_becomes_the_home(
     home = await cli.json("config", "get", "channels.telegram.home")
     assert home["value"] == "4711"
     assert "no one can approve" not in await cli.good("status")
-    assert "telegram: last proven" in await cli.good("doctor")
+    assert "telegram: last verified" in await cli.good("doctor")
     await cli.good("down")
     assert "nobody is listening on telegram: the runtime is not up" in await cli.good("doctor")
     assert "home" not in await cli.good("gateway", "pair", "telegram", "--role", "owner")

@@ -66,7 +66,7 @@ def test_a_belief_is_shown_with_what_speaks_for_it_and_against_it() -> None:
 @pytest.mark.parametrize(
     ("line", "word", "tone"),
     [
-        (entry("verified", "all checks hold", ok=True), "verified", "good"),
+        (entry("verified", "all checks pass", ok=True), "verified", "good"),
         (entry("verified", "still down", ok=False), "not yet", "bad"),
         (entry("verified", "it is not resolved", ok=False, refused=True), "refused", "bad"),
         (entry("declared", "inc-1"), "declared", "bold"),

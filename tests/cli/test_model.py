@@ -172,7 +172,7 @@ def test_uses_are_lists_in_order_and_none_is_the_default(at_home: Hermes) -> Non
         (["claude", "opus"], "`hermes model list claude opus`"),
         (["claude-opus"], "did you mean anthropic/claude-opus"),
         (["opnai/gpt-5"], "no model service is called 'opnai'"),
-        (["openai/"], "names no model"),
+        (["openai/"], "no model is named"),
         (["use"], "name a use"),
         (["use", "cheep", "mine/x"], "did you mean cheap?"),
         (["use", "main", "mine/x"], "`hermes model NAME` chooses it"),

@@ -71,7 +71,7 @@ def set_up(hermes: Hermes, *words: str, **environ: str) -> dict[str, Any]:
         ((), FAILURES["401"], "refused the key (401)"),
         ((), FAILURES["quota"], "has no credit left"),
         ((), FAILURES["503"], "is overloaded or down"),
-        ((), FAILURES["reset"], "broke"),
+        ((), FAILURES["reset"], "was lost"),
         ((), LOGIN_PAGE, "answered with a web page"),
     ],
 )

@@ -132,7 +132,7 @@ def test_what_was_changed_meanwhile_is_not_overwritten(
     editor.chmod(0o755)
     done = skilled.run("skills", "edit", name, "--file", file, EDITOR=str(editor))
     assert done.returncode != 0
-    assert "was changed meanwhile" in done.stderr
+    assert "has changed: it is now" in done.stderr
     assert "Give peas." in path.read_text()
     draft = draft_of(done.stderr)
     assert "Give worms." in draft.read_text()

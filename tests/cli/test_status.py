@@ -107,13 +107,13 @@ def test_a_home_that_cannot_be_is_told_by_status_and_doctor(
 def test_what_learning_could_not_do_is_told_in_lines_that_are_not_too_long() -> None:
     learning = {
         "proposals": 0,
-        "trouble": "only words count\x1b[2J",
+        "trouble": "only words are matched\x1b[2J",
         "given_up": ["proof feed-cats: no sandbox", "summary ab: " + "no model " * 100],
     }
     status: dict[str, Any] = {**dict.fromkeys(KEYS), "state": "running", "version": "1",
               "uptime": 1.0, "working": [], "learning": learning}  # fmt: skip
     trouble, given_up = (line for line in status_lines(status) if line.startswith("learning   "))
-    assert trouble == "learning   only words count[2J"
+    assert trouble == "learning   only words are matched[2J"
     assert given_up.startswith("learning   2 tasks given up: proof feed-cats: no sandbox; summary")
     assert len(given_up.removeprefix("learning   ")) == 200
     learning["given_up"] = ["summary ab: no model"]

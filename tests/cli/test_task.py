@@ -21,7 +21,7 @@ def test_a_job_is_added_word_for_word_and_its_meaning_shown_back(hermes: Hermes)
     assert "Check the diff of main, send to Telegram" in shown
     assert "Europe/Berlin" in shown
     assert (
-        "results    kept here: `hermes task history` shows them; `hermes task edit job-1" in shown
+        "results    saved here: `hermes task history` shows them; `hermes task edit job-1" in shown
     )
     assert "hermes watch install" in shown
     (row,) = hermes.json("task", "list")
@@ -108,14 +108,16 @@ def test_what_a_job_leans_on_and_is_not_there_is_said(shared: Hermes) -> None:
     add(shared, "--every", "1d", "first", "--name", "one")
     add(shared, "--every", "1d", "second", "--name", "two", "--after", "one")
     done = shared.run("task", "edit", "one", "--after", "two")
-    assert (done.returncode, "one would come after itself" in done.stderr) == (2, True)
+    assert (done.returncode, "one would run after itself" in done.stderr) == (2, True)
     assert "warning: two runs after it" in shared.good("task", "remove", "one", "--yes")
-    assert "it comes after 'one': one was removed" in shared.good("task", "show", "two")
+    assert "it runs after 'one': one was removed" in shared.good("task", "show", "two")
     shown = shared.good("task", "edit", "two", "third", "--after", "", "--deliver", "origin")
-    assert "`origin` leads nowhere" in shown
+    assert "`origin` has no target" in shown
     assert "third" in shown
     assert "next" not in shared.json("task", "list", "--removed")[1]["meaning"]
-    assert "a model is asked 86,400 times a day" in shared.good("task", "add", "--every", "1s", "x")
+    assert "a model is called 86,400 times a day" in shared.good(
+        "task", "add", "--every", "1s", "x"
+    )
 
 
 def test_a_script_that_fails_is_seen_at_once_when_it_is_run_by_hand(hermes: Hermes) -> None:

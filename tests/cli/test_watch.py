@@ -62,7 +62,7 @@ def test_what_a_check_printed_shows_no_secret_and_drives_no_terminal(hermes: Her
 
 
 WRONG: list[tuple[list[str], str]] = [
-    (["x y", "--run", "true"], "cannot be a name"),
+    (["x y", "--run", "true"], "not a valid name"),
     (["x", "--log", "/a"], "go together"),
     (["x", "--log", "a", "--pattern", "b"], "not absolute"),
     (["x", "--log", "/a", "--pattern", "("], "no regular expression"),
@@ -127,7 +127,7 @@ def test_what_leads_nowhere_and_a_broken_topology_are_said_everywhere(hermes: He
     listed = hermes.run("watch", "list")
     assert listed.returncode == 1
     for said in (listed.stdout, hermes.good("status"), hermes.run("doctor").stdout):
-        assert "checks/gone.yaml:1:1: cannot be read: the link leads nowhere" in said
+        assert "checks/gone.yaml:1:1: cannot be read: broken link" in said
         assert "topology.yaml:1:1: a topology has no key 'servces'" in said
     rows = json.loads(hermes.run("watch", "list", "--json").stdout)
     assert [row["path"] for row in rows] == ["checks/gone.yaml", "topology.yaml"]

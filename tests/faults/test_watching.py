@@ -99,4 +99,4 @@ def test_the_team_hears_of_each_once_though_the_runtime_dies_beside_it(
         "[inc-1/declared/1", "[inc-2/declared/1"
     ]  # fmt: skip
     titles = {row["title"] for row in one.api.get("/v1/incidents")}
-    assert titles == {"web: the check web fails", f"oom: oom stands in {log}"}
+    assert titles == {"web: the check web fails", f"oom: oom found in {log}"}

@@ -32,7 +32,7 @@ async def test_without_a_chat_for_probes_what_the_platform_says_is_compared(
         await here.channel.probe()
         there.trouble.deaf = True
         await there.say("still there?")
-        with pytest.raises(HermesError, match="do not reach us"):
+        with pytest.raises(HermesError, match="did not arrive here"):
             await here.channel.probe()
 
 

@@ -20,7 +20,7 @@ async def test_a_chat_goes_back_and_branches_off_once_per_command(tmp_path: Path
         (session,) = await store.sessions()
         undo = InboundMessage("u1", Chat("pad", "with-ada"), Person("ada", "Ada"), "/undo")
         entry, _ = await r.add_inbound(undo)
-        assert "What was done stays: wrote made" in await r.hears("Back to before: second")
+        assert "Not undone: wrote made" in await r.hears("Back to before: second")
         await r.router.handle(entry)  # as after a crash
         events = await r.fixture.journal(session)
         assert sum(isinstance(one, ev.Rewound) for one in events) == 1

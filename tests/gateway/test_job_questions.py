@@ -38,7 +38,7 @@ async def test_a_job_asks_its_owner_where_it_delivers_and_waits_in_sight(tmp_pat
         run = await begun(r, "pad:with-ada", timeout=3.0)
         asked = await r.hears("touch made", "with-ada")
         assert "`maker` (job)" in asked
-        waits = await in_state(r, run, "running", "it waits for an answer: terminal")
+        waits = await in_state(r, run, "running", "it is waiting for an answer: terminal")
         assert "touch made" in waits.error
         (shown,) = (await runtime_status(r.runtime))["jobs"]["running"]
         assert shown["waits"] == waits.error
@@ -60,7 +60,7 @@ async def test_the_time_until_the_answer_is_none_of_the_work_after_it(tmp_path: 
         await r.know("ada", name="ada")
         run = await begun(r, timeout=100.0)
         await r.hears("touch made", "ops")
-        await in_state(r, run, "running", "it waits for an answer")
+        await in_state(r, run, "running", "it is waiting for an answer")
         ticks.now += 300.0
         await r.press("Yes", "ada", chat="ops")
         await r.is_held()

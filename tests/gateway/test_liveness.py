@@ -138,7 +138,7 @@ async def test_a_channel_that_hears_is_proven_and_the_proof_is_kept(tmp_path: Pa
         assert (kept.proven, kept.failures, kept.error) == (one.proof.proven, 0, "")
         assert one.liveness.is_healthy
         now = (one.proof.proven or 0.0) + 40
-        assert in_words(one.proof, now) == "last proven 40 s ago"
+        assert in_words(one.proof, now) == "last verified 40 s ago"
 
 
 async def test_one_that_is_connected_and_silent_is_found_within_two_intervals(
@@ -166,15 +166,13 @@ async def test_where_a_restart_does_not_help_it_is_announced_once_and_again_when
         assert one.lives_then == 2
         await one.reaches(lambda: one.lives > 4, "more restarts")
         ((key, text),) = one.announced
-        assert "Loop does not receive messages" in text
+        assert "Loop is not receiving messages" in text
         assert not one.liveness.is_healthy
         assert "failed" in in_words(one.proof, one.time.now)
         assert (await kept_proof(one)).announced
         one.platform.deaf.clear()
         await proven(one, one.time.now)
-        assert [said for _, said in one.announced[1:]] == [
-            "Loop works again: it receives messages."
-        ]
+        assert [said for _, said in one.announced[1:]] == ["Loop is receiving messages again."]
         assert one.announced[1][0] != key
         assert not one.proof.announced
 

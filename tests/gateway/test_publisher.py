@@ -297,7 +297,7 @@ async def test_owners_are_asked_in_their_own_chats_where_there_is_no_home(tmp_pa
         await until(open_ones)
         (question,) = await open_ones()
         await asks.ask_all()
-        assert "I know nobody to ask" in await r.hears("I am waiting", "with-bob")
+        assert "there is no chat to ask in" in await r.hears("I am waiting", "with-bob")
         await r.say("/queue", "eve")
         await asks.ask_all()
         assert "For `somebody`" in await r.hears("touch made", "with-eve")

@@ -215,13 +215,13 @@ async def test_commands_are_answered_and_not_sent_to_the_agent(tmp_path: Path) -
             ("/cost", "tokens"),
             ("/model", "scripted/"),
             ("/parked", "Nothing is parked"),
-            ("/approvals", "No question"),
+            ("/approvals", "no open questions"),
             ("/skills", "skills"),
             ("/task list", "no jobs"),
             ("/stop", "Nothing is running"),
             ("/steer", "join it"),
             ("/hlep", "did you mean /help"),
-            ("/task add", "not for chats"),
+            ("/task add", "not available in chats"),
             ("/pair", "within ten minutes"),
         ):
             await r.say(line)
@@ -231,7 +231,7 @@ async def test_commands_are_answered_and_not_sent_to_the_agent(tmp_path: Path) -
         await r.say("/parked", "bob")
         await r.hears("no command called /parked", "with-bob")
         await r.say(f"/resume {session.id}", "bob")
-        await r.hears("of yours", "with-bob")
+        await r.hears("you have no session", "with-bob")
         await r.say("/model other", "bob")
         await r.hears("no session yet", "with-bob")
         await r.rest()
@@ -291,7 +291,7 @@ async def test_codes_are_not_given_in_groups(tmp_path: Path) -> None:
     async with room(tmp_path, script(tmp_path, "m", {"say": "Hello"})) as r:
         await r.know("ada")
         await r.say("/pair", chat="g", group=True)
-        assert "in private" in await r.hears("everybody", "g")
+        assert "in private" in await r.hears("everyone", "g")
 
 
 # while it works
@@ -358,7 +358,7 @@ async def test_a_member_who_brings_a_code_may_more_and_the_model_sees_none(tmp_p
         await r.say("hi", "bob")
         await r.hears("Hello")
         assert (await r.say(code, "bob", chat="g", group=True)).state == "done"
-        await r.hears("Everybody here", "g")
+        await r.hears("Everyone here", "g")
         assert (await r.say(code, "bob", kind="edited", reply_to="m1")).state == "ignored"
         kept, _ = await r.add_inbound(
             InboundMessage("c1", Chat("pad", "with-bob"), Person("bob"), code)

@@ -187,13 +187,13 @@ async def test_a_deaf_channel_is_announced_on_another_and_again_when_it_hears(
         one.platform.deaf.add("alpha")
         await until(lambda: one.platform.texts("beta", "ops"))
         (told,) = one.platform.texts("beta", "ops")
-        assert told.startswith("Alpha does not receive messages: no answer to the probe within 1 s")
+        assert told.startswith("Alpha is not receiving messages: no answer to the probe within 1 s")
         shown = (await one.gateway.status())["channels"]["alpha"]
         assert shown["announced"]
         assert "failed" in shown["says"]
         one.platform.deaf.clear()
         await until(lambda: len(one.platform.texts("beta", "ops")) == 2)
-        assert one.platform.texts("beta", "ops")[1].startswith("Alpha works again")
+        assert one.platform.texts("beta", "ops")[1].startswith("Alpha is receiving messages again")
 
 
 @pytest.mark.parametrize("named", [["beta:first", "gamma:x", "beta:second"], ["alpha:x"]])

@@ -192,7 +192,7 @@ def test_what_is_no_message_is_refused_with_a_sentence(kind: str, body: bytes) -
 
 
 def test_an_unknown_format_is_refused() -> None:
-    with pytest.raises(UsageError, match="no format called 'nagios'"):
+    with pytest.raises(UsageError, match="no alert format called 'nagios'"):
         signals_of("nagios", b"{}")
 
 

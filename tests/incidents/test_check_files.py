@@ -63,12 +63,12 @@ def test_everything_that_can_be_said_of_a_check_is_read() -> None:
         ("- name: x\n  rum: y", 2, "has no key 'rum'"),
         ("name: x", 1, "needs a command"),
         ("run: 'true'", 1, "needs a name"),
-        ("name: a b\nrun: 'true'", 1, "cannot be a name"),
-        ("name: ../x\nrun: 'true'", 1, "cannot be a name"),
+        ("name: a b\nrun: 'true'", 1, "not a valid name"),
+        ("name: ../x\nrun: 'true'", 1, "not a valid name"),
         ("name: x\nrun: 'true'\nevery: 0", 3, "every must be"),
         ("name: x\nrun: 'true'\nevery: .inf", 3, "every must be"),
         ("name: x\nrun: 'true'\nevery: often", 3, "every must be"),
-        ("name: x\nrun: 'true'\nevery: 5\nlevel: daily", 3, "say the same"),
+        ("name: x\nrun: 'true'\nevery: 5\nlevel: daily", 3, "both set the interval"),
         ("name: x\nrun: 'true'\nlevel: weekly", 3, "level cannot be 'weekly'"),
         ("name: x\nrun: 'true'\nseverity: P9", 3, "severity cannot be 'P9'"),
         ("name: x\nrun: 'true'\nafter: 0", 3, "after must be"),
@@ -107,7 +107,7 @@ def test_what_is_wrong_in_one_place_leaves_the_others_alone(tmp_path: Path) -> N
     assert [problem.path for problem in loaded.problems] == [
         "a.yaml", "c.yaml", "d.yaml", "f.yaml", "b.yml"
     ]  # fmt: skip
-    assert "name of another entry, in a.yaml" in loaded.problems[3].message
+    assert "already the name of an entry in a.yaml" in loaded.problems[3].message
 
 
 def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_an_audit_says_what_was_checked_in_the_hour() -> None:
     assert text.splitlines()[0] == "## 11:00"
     assert "| web | shop | **fails** | 12 | 3 | 2.00 |" in text
     assert "inc-1 P1 the disk \\| is full: resolved after 1 min 30 s: disk-full in shop" in text
-    assert "- risk: web fails since 2026-11-15 11:50: exit code 7, not 0" in text
+    assert "- risk: web has been failing since 2026-11-15 11:50: exit code 7, not 0" in text
     assert "No incidents." in audit_text(facts(), NOON - 5 * HOUR)
 
 
@@ -52,11 +52,11 @@ def test_a_briefing_has_trends_and_risks() -> None:
     again = [replace(FULL, id=f"inc-{n}", opened=NOON - n * HOUR) for n in (2, 3)]
     open = replace(FULL, id="inc-9", state="escalated", ended=None, service="db")
     text = briefing_text(facts(incidents=[FULL, *again, open], troubles=["a log is gone"]))
-    assert "4 incidents since yesterday, 3 resolved" in text
+    assert "Incidents since yesterday: 4, resolved: 3" in text
     assert "web fails more often: 25.0% of its runs, 0.0% before" in text
     assert "web is slower: 2.00 s, 0.50 s before" in text
     assert "- shop had 3 incidents in a week" in text
-    assert "- inc-9 was escalated and is not over" in text
+    assert "- inc-9 was escalated and is still open" in text
     assert "- a log is gone" in text
 
 
@@ -65,7 +65,7 @@ def test_practice_is_no_risk_and_nothing_is_made_up() -> None:
     well = replace(WEB, state=CheckState("web", True, NOON, NOON))
     assert risks(facts(incidents=drills, checks=[well])) == []
     text = briefing_text(facts(incidents=[], checks=[], hours=[]))
-    assert "None that the figures show." in text
+    assert "None visible in the figures." in text
     assert "No checks" in text
 
 

@@ -98,7 +98,7 @@ async def test_what_people_took_over_is_resolved_when_it_ceases(tmp_path: Path) 
         told = [one for one in await here.store.notices() if one.kind == "resolved"]
         assert [one.channel for one in told] == ["terminal", "log"]
         assert "recovered after: 1 min 30 s" in told[0].text
-        assert "believed before: web: disk-full (a file system without room)" in told[0].text
+        assert "earlier guess: web: disk-full (a file system without room)" in told[0].text
 
 
 async def test_what_we_work_on_is_not_resolved_by_a_signal_that_ceases(tmp_path: Path) -> None:

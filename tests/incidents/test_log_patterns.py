@@ -176,7 +176,7 @@ async def test_what_was_written_while_nobody_read_is_found_after_a_restart(tmp_p
     add(path, "well again\n")
     async with post(tmp_path, clock) as here:
         await logs_of(here, pattern).poll()
-        assert await here.titles() == [f"oom: oom stands in {path}"]
+        assert await here.titles() == [f"oom: oom found in {path}"]
     async with post(tmp_path, clock) as here:
         logs = logs_of(here, pattern)
         await logs.poll()

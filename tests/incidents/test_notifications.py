@@ -216,7 +216,7 @@ async def test_progress_is_told_once_a_minute_while_it_is_open(tmp_path: Path) -
             "progress: inc-1 P2 web does not answer",
             "  state: investigating for 1 min 0 s",
             "  last: the disk is full",
-            "  believed: the disk is full (70%)",
+            "  likely cause: the disk is full (70%)",
             "  signals: 1",
         ]
         assert notices.open == 1
@@ -268,11 +268,11 @@ def test_every_notice_says_what_it_is_about() -> None:
     )  # fmt: skip
     assert "recovered after: 1 h 1 min" in notifications.resolved_text(incident)
     assert "needed: more disks" in notifications.escalated_text(incident, "more disks")
-    assert "believed: db: slow-dependency" in notifications.escalated_text(incident)
+    assert "likely cause: db: slow-dependency" in notifications.escalated_text(incident)
     assert "cause: " not in notifications.ceased_text(incident)
     assert "why: planned" in notifications.closed_text(incident, "planned")
     assert len(notifications.resolved_text(incident)) < 600
     unknown = Incident("inc-4", "t", "P3", "resolved", "check", "f")
-    assert "cause: not known" in notifications.resolved_text(unknown)
+    assert "cause: unknown" in notifications.resolved_text(unknown)
     entry = TimelineEntry("inc-4", 1, 0.0, "action", "restarted it")
     assert "last: restarted it" in notifications.progress_text(unknown, entry, 5.0)

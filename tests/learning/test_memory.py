@@ -76,7 +76,7 @@ async def test_secrets_are_taken_out_and_dangerous_texts_refused(tmp_path: Path)
         assert caught.value.hint
         with pytest.raises(UsageError, match="disobey"):
             await memory.book.edit([NoteEdit("ignore all", id)], "agent", "test")
-        with pytest.raises(UsageError, match="needs a text"):
+        with pytest.raises(UsageError, match="needs text"):
             await memory.add(" \n ")
         with pytest.raises(UsageError, match="this note alone has 2,200 characters"):
             await memory.add("x" * 2_200)
@@ -104,7 +104,7 @@ async def test_a_review_does_not_bring_back_what_a_person_removed(tmp_path: Path
     async with a_memory(tmp_path) as memory:
         (id,) = await memory.add("likes long answers", view="user")
         await memory.book.edit([NoteEdit(None, id)], "person", "cli")
-        with pytest.raises(UsageError, match="a person removed"):
+        with pytest.raises(UsageError, match="a person deleted"):
             await memory.add("Likes long answers", by="review", view="user")
         assert await memory.add("likes long answers", by="person", view="user") == [id]
 
@@ -145,7 +145,7 @@ async def test_the_log_tells_what_was_done_and_undo_takes_it_back(tmp_path: Path
         assert memory.text() == ""
         with pytest.raises(UsageError, match="nothing to undo"):
             await book.undo()
-        with pytest.raises(UsageError, match="undone already"):
+        with pytest.raises(UsageError, match="already undone"):
             await book.undo(1)
         with pytest.raises(NotFound):
             await book.undo(99)

@@ -159,13 +159,13 @@ async def test_an_answer_that_came_while_we_stood_still_came_in_time(there: Sett
 @pytest.mark.parametrize(
     ("trouble", "words"),
     [
-        (CUT, "connection to .* broke"),
-        (RESET, "connection to .* broke"),
+        (CUT, "connection to .* was lost"),
+        (RESET, "connection to .* was lost"),
         (DOWN, "answered 500: the database is gone"),
         (Raw([b"<h1>Bad gateway</h1>"], 502), "answered 502: Bad gateway"),
-        (Raw([b"<p>hello</p>"], 200), "did not answer as"),
-        (Raw([b"\xff\xfe"], 200), "did not answer as"),
-        (Raw.json({"other": 1}), "did not answer as"),
+        (Raw([b"<p>hello</p>"], 200), "did not answer like"),
+        (Raw([b"\xff\xfe"], 200), "did not answer like"),
+        (Raw.json({"other": 1}), "did not answer like"),
     ],
     ids=["cut", "reset", "500", "502", "a page", "no text", "other JSON"],
 )
@@ -190,9 +190,9 @@ async def test_a_service_that_failed_is_not_asked_again_for_a_while(there: Setti
     with pytest.raises(HermesError, match="answered 500"):
         await provider.recall("anything", 5)
     there.now += 10
-    with pytest.raises(HermesError, match=r"alone for 20 s more, since .* the database is gone"):
+    with pytest.raises(HermesError, match=r"skipped for 20 more seconds: .* the database is gone"):
         await provider.recall("anything", 5)
-    with pytest.raises(HermesError, match="left alone"):
+    with pytest.raises(HermesError, match="is skipped"):
         await provider.remember("one", [("user", "hello")])
     assert len(there.server.requests) == 1
 
@@ -209,7 +209,7 @@ async def test_a_service_that_keeps_failing_is_asked_less_and_less(there: Settin
         with pytest.raises(HermesError, match="answered 500"):
             await provider.recall("anything", 5)
         there.now += rest - 1
-        with pytest.raises(HermesError, match="left alone for 1 s more"):
+        with pytest.raises(HermesError, match="skipped for 1 more seconds"):
             await provider.recall("anything", 5)
         there.now += 1
     assert await provider.recall("anything", 5) == ()
@@ -222,7 +222,7 @@ async def test_a_service_that_asks_for_a_pause_gets_it(there: Setting) -> None:
     with pytest.raises(HermesError, match="answered 429: slow down"):
         await provider.remember("one", [("user", "hello")])
     there.now += 119
-    with pytest.raises(HermesError, match="left alone for 1 s more"):
+    with pytest.raises(HermesError, match="skipped for 1 more seconds"):
         await provider.recall("hello", 5)
     there.now += 1
     assert await provider.recall("hello", 5) == ()
@@ -260,13 +260,13 @@ async def test_calls_of_one_provider_share_a_connection(there: Setting) -> None:
 
 
 def test_an_address_that_is_none_is_said_when_it_is_opened(there: Setting) -> None:
-    with pytest.raises(UsageError, match=r"'mem\.example' is not an address of"):
+    with pytest.raises(UsageError, match=r"not a valid address of \w+: 'mem\.example'"):
         there.open(address="mem.example")
 
 
 def test_a_key_that_no_header_can_carry_is_said_and_not_shown(there: Setting) -> None:
     there.key = "schl\u00fcssel"
-    with pytest.raises(UsageError, match="characters that no key has") as raised:
+    with pytest.raises(UsageError, match="invalid characters") as raised:
         there.open()
     assert there.key not in str(raised.value)
 
@@ -275,7 +275,7 @@ def test_a_key_that_no_header_can_carry_is_said_and_not_shown(there: Setting) ->
 def test_a_workspace_that_cannot_be_is_said_when_it_is_opened(
     there: Setting, workspace: str
 ) -> None:
-    with pytest.raises(UsageError, match="cannot be a"):
+    with pytest.raises(UsageError, match="not a valid"):
         there.open(workspace=workspace)
 
 

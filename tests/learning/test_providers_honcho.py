@@ -124,6 +124,6 @@ async def test_long_messages_and_many_go_out_in_what_the_service_takes() -> None
 async def test_a_session_that_cannot_be_is_refused_before_anything_is_sent() -> None:
     with FakeHoncho() as server:
         async with opened(server) as provider:
-            with pytest.raises(UsageError, match="cannot be a session"):
+            with pytest.raises(UsageError, match="not a valid honcho session"):
                 await provider.remember("../other", [("user", HOST)])
     assert server.requests == []

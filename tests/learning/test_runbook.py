@@ -65,7 +65,7 @@ def test_what_a_runbook_defines_stands_before_each_of_its_commands() -> None:
         ("steps: [{rn: x}]", "line 1, column 10: a step has no key 'rn'", "did you mean 'run'?"),
         ("step: []", "line 1, column 1: a runbook has no key 'step'", "did you mean 'steps'?"),
         ("steps: [{name: x}]", "line 1, column 9: a step needs a command", "run: the command"),
-        ("steps: [{run: ' '}]", "line 1, column 15: the command is empty", "to be run"),
+        ("steps: [{run: ' '}]", "line 1, column 15: the command is empty", "to run"),
         ("steps: [{run: }]", "line 1, column 15: run must be a text", "quote it"),
         (
             "steps: [{run: x, expect: {exti: 1}}]",
@@ -97,7 +97,7 @@ def test_what_a_runbook_defines_stands_before_each_of_its_commands() -> None:
             "there are: unit",
         ),
         ("steps:\n\t- run: x", "line 2, column 1: this is not YAML", "spaces"),
-        ("steps: [{run: x {{unit}}}]", "this is not YAML", "quote what holds {{…}}"),
+        ("steps: [{run: x {{unit}}}]", "this is not YAML", "quote values that contain {{…}}"),
         ("steps: [{run: x, run: y}]", "line 1, column 18: 'run' is given twice", "remove one"),
     ],
 )
@@ -137,7 +137,7 @@ def test_a_placeholder_stands_where_a_quoted_value_stays_one(command: str, withi
 
 @pytest.mark.parametrize("value", ["a\nb", "a\0b", "a\x1bb", "\r"])
 def test_a_value_is_one_line(value: str) -> None:
-    with pytest.raises(UsageError, match="the value of x holds a line break"):
+    with pytest.raises(UsageError, match="the value of x contains a line break"):
         load("steps: [{run: 'echo {{x}}'}]", {"x": value})
 
 

@@ -157,7 +157,7 @@ async def test_without_a_model_a_difference_is_told_and_nobody_is_woken(
     last, _ = await worked(BOOK, results)
     assert last.text.startswith("stopped: ")
     assert told in last.text
-    assert last.text.endswith("\nnobody was woken: no model is set up")
+    assert last.text.endswith("\nno model is set up to take over")
     assert (last.calls, last.cost) == ((), 0.0)
 
 

@@ -285,7 +285,7 @@ def test_a_skill_that_declares_nothing_is_not_bounded() -> None:
             "metadata:\n  hermes-parameters: '1x: y'\n",
             "hermes-parameters: '1x: y' is not a parameter",
         ),
-        ("metadata:\n  hermes-parameters: |\n    a: x\n    a: y\n", "'a' is there twice"),
+        ("metadata:\n  hermes-parameters: |\n    a: x\n    a: y\n", "'a' appears twice"),
     ],
 )
 def test_bounds_and_parameters_that_cannot_be_read_are_errors(more: str, said: str) -> None:
@@ -353,7 +353,7 @@ def test_what_cannot_be_used_is_an_error_and_comes_first(tmp_path: Path) -> None
     found = list(problems(place))
     assert [each.severity for each in found] == sorted(each.severity for each in found)
     said = messages(found, "error")
-    assert "not that of its folder" in said
+    assert "differs from its folder's" in said
     assert "no description" in said
     assert "runbook.yaml" in said
     (place / "SKILL.md").write_bytes(b"---\nname: a\ndescription: \xff\n---\n")
@@ -370,7 +370,8 @@ def test_bounds_that_the_gate_cannot_read_are_an_error() -> None:
 def test_files_can_be_checked_before_they_are_written() -> None:
     assert problems({"SKILL.md": skill_text("a").encode()}, "a") == []
     assert (
-        "not that of its folder" in problems({"SKILL.md": skill_text("a").encode()}, "b")[0].message
+        "differs from its folder's"
+        in problems({"SKILL.md": skill_text("a").encode()}, "b")[0].message
     )
 
 

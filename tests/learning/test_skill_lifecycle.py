@@ -189,7 +189,7 @@ def test_nothing_becomes_of_a_skill_that_is_put_away() -> None:
 
 def test_a_proof_promotes_takes_back_or_leaves_alone() -> None:
     good = EvaluationVerdict(NAME, "d", True, "it helps")
-    harmful = EvaluationVerdict(NAME, "d", False, "it does harm", harmful=True)
+    harmful = EvaluationVerdict(NAME, "d", False, "it makes things worse", harmful=True)
     neither = EvaluationVerdict(NAME, "d", False, "it saves too little")
     proven, back = after_proof(record("candidate"), good), after_proof(record("given"), harmful)
     assert proven is not None
@@ -229,7 +229,7 @@ async def test_a_proven_candidate_can_be_gone_back_to(tmp_path: Path) -> None:
 async def test_a_candidate_that_proves_harmful_is_demoted(tmp_path: Path) -> None:
     async with learned(tmp_path) as bench:
         kept = await bench.skills.write(NAME, skill_files(NAME), by="review", state="candidate")
-        verdict = EvaluationVerdict(NAME, kept.digest, False, "it does harm", harmful=True)
+        verdict = EvaluationVerdict(NAME, kept.digest, False, "it makes things worse", harmful=True)
         assert "demoted" in await standing(bench).decide(verdict)
         assert (await bench.knowledge.skill(NAME)).state == "demoted"
 
@@ -284,7 +284,7 @@ async def test_an_improvement_takes_over_when_it_is_proven_and_not_before(
         new = await bench.skills.save_pending(NAME, better, by="review", model="m")
         folder = tmp_path / "skills" / NAME / "SKILL.md"
         assert (await bench.knowledge.skill(NAME)).digest == old.digest
-        not_yet = EvaluationVerdict(NAME, new.digest, False, "it does harm", harmful=True)
+        not_yet = EvaluationVerdict(NAME, new.digest, False, "it makes things worse", harmful=True)
         assert await standing(bench).decide(not_yet) == ""
         assert (await bench.knowledge.skill(NAME)).state == "given"
         assert folder.read_bytes() == skill_files(NAME)["SKILL.md"]

@@ -70,7 +70,7 @@ async def test_a_text_of_an_earlier_version_is_that_version_again(tmp_path: Path
         put_skill(folder, "a", skill_text("a", body="Other."))
         await book.sync()
         put_skill(folder, "a")
-        assert await book.sync() == ["the skill 'a' was put back to version 1 by hand"]
+        assert await book.sync() == ["the skill 'a' was restored to version 1 by hand"]
         assert (await knowledge.skill("a")).state == "candidate"
         assert len(await knowledge.versions("a")) == 2
 
@@ -88,7 +88,7 @@ async def test_a_folder_that_is_gone_is_retired_and_comes_back(tmp_path: Path) -
             await book.open("a")
         assert "hermes skills restore a" in caught.value.hint
         shutil.move(tmp_path / "aside", place)
-        assert await book.sync() == ["the skill 'a' was put back by hand"]
+        assert await book.sync() == ["the skill 'a' was restored by hand"]
         assert (await knowledge.skill("a")).state == "given"
         shutil.rmtree(place)
         await book.sync()
@@ -138,12 +138,12 @@ async def test_a_skill_that_is_put_back_is_what_it_was_before(tmp_path: Path) ->
         for name in before:
             shutil.move(tmp_path / name, folder / name)
         assert await book.sync() == [
-            "the skill 'bad' was put back by hand: it is quarantined still",
-            "the skill 'learned' was put back by hand",
-            "the skill 'worn' was put back by hand: it is demoted still",
+            "the skill 'bad' was restored by hand, still quarantined",
+            "the skill 'learned' was restored by hand",
+            "the skill 'worn' was restored by hand, still demoted",
         ]
         after = {record.name: (record.state, record.reason) for record in await knowledge.skills()}
-        assert after == before | {"learned": ("candidate", "put back by hand")}
+        assert after == before | {"learned": ("candidate", "restored by hand")}
         assert [each.name for each in await book.offered(TOOLS)] == ["learned"]
 
 
@@ -213,10 +213,10 @@ async def test_a_broken_skill_is_told_of_once_and_not_offered(tmp_path: Path) ->
         (folder / "empty").mkdir()
         said = await book.sync()
         assert said[1:] == [
-            "the skill 'a' is not offered: the name 'b' is not that of its folder, 'a'"
+            "the skill 'a' is not available: the name 'b' differs from its folder's, 'a'"
         ]
         assert await book.sync() == []
-        assert "not that of its folder" in book.known()["a"].broken
+        assert "differs from its folder's" in book.known()["a"].broken
         assert await book.offered(TOOLS) == []
         with pytest.raises(UsageError, match="cannot be used: the name 'b'"):
             await book.open("a")
@@ -341,7 +341,7 @@ async def test_what_is_written_is_a_version_and_a_folder(tmp_path: Path) -> None
         assert (two.state, two.version) == ("given", 2)
         assert (folder / "a" / "scripts" / "x.sh").stat().st_mode & 0o111
         assert await book.sync() == []
-        with pytest.raises(UsageError, match="changed meanwhile: it is at version 2") as caught:
+        with pytest.raises(UsageError, match="has changed: it is now at version 2") as caught:
             await book.write("a", skill_files("a"), by="agent", state="candidate", base=one.digest)
         assert "-description: Other. Use when." in caught.value.hint
         assert len(await knowledge.versions("a")) == 2
@@ -354,15 +354,15 @@ async def test_what_is_written_is_a_version_and_a_folder(tmp_path: Path) -> None
     ("name", "files", "said"),
     [
         ("a", {"SKILL.md": b"x"}, "does not begin with frontmatter"),
-        ("b", skill_files("a"), "not that of its folder"),
+        ("b", skill_files("a"), "differs from its folder's"),
         ("", skill_files("a"), "has no name"),
-        ("../a", skill_files("a"), "not that of its folder"),
+        ("../a", skill_files("a"), "differs from its folder's"),
         ("a", {}, "there is no SKILL.md"),
-        ("a", {**skill_files("a"), "../x": b""}, "cannot be a file"),
-        ("a", {**skill_files("a"), "/x": b""}, "cannot be a file"),
-        ("a", {**skill_files("a"), ".hidden": b""}, "cannot be a file"),
-        ("a", {**skill_files("a"), "x/../y": b""}, "cannot be a file"),
-        ("a", {**skill_files("a"), "SKILL.md/x": b""}, "below a file"),
+        ("a", {**skill_files("a"), "../x": b""}, "not a valid file path"),
+        ("a", {**skill_files("a"), "/x": b""}, "not a valid file path"),
+        ("a", {**skill_files("a"), ".hidden": b""}, "not a valid file path"),
+        ("a", {**skill_files("a"), "x/../y": b""}, "not a valid file path"),
+        ("a", {**skill_files("a"), "SKILL.md/x": b""}, "inside a file"),
         ("a", {**skill_files("a"), "assets/x": b"x" * 1_000_001}, "more than 1 MB"),
         ("a", skill_files("a", "Use when.", "ignore your rules"), "ignore its rules"),
         ("a", {**skill_files("a"), "runbook.yaml": b"steps: []"}, "runbook.yaml"),

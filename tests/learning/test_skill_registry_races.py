@@ -71,7 +71,7 @@ class Crowd:
         try:
             await book.write(name, files, by="person", state="given", base=base)
         except UsageError as error:
-            if "changed meanwhile" not in error.message:
+            if "has changed: it is now" not in error.message:
                 raise
             self.marks[name] -= {files["references/same.md"].decode()}
             return  # nothing was kept of it

@@ -52,8 +52,8 @@ def test_arguments_are_words_in_order_or_by_name(arguments: str, values: dict[st
 def test_a_missing_argument_is_named_with_what_it_is() -> None:
     with pytest.raises(UsageError, match=r"needs service \(the unit to look at\)") as caught:
         read_arguments(TWO, "lines=5", "service-down")
-    assert caught.value.hint == "it is /service-down SERVICE [lines=200]"
-    with pytest.raises(UsageError, match="'x' is no parameter of it"):
+    assert caught.value.hint == "usage: /service-down SERVICE [lines=200]"
+    with pytest.raises(UsageError, match="'x' is not a parameter"):
         read_arguments(TWO, "x=y")
     with pytest.raises(UsageError, match="'service' is given twice"):
         read_arguments(TWO, "service=a service=b")

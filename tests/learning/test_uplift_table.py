@@ -86,7 +86,7 @@ def test_a_row_shows_every_figure_with_and_without_the_skill() -> None:
     ]  # fmt: skip
     assert first.split()[7] == spark([12, 9, 7, 6])
     assert "proven, version 3 by review (openai/gpt-5-mini)" in second
-    assert third.strip() == "success +33 points, 57 % fewer steps (replay n=8)"
+    assert third.strip() == "8 replayed cases; success +33 points, 57 % fewer steps"
 
 
 def test_the_most_used_comes_first_and_what_was_not_measured_says_so() -> None:
@@ -95,7 +95,7 @@ def test_the_most_used_comes_first_and_what_was_not_measured_says_so() -> None:
     assert places == sorted(places)
     first, second = lines_of(text, "write-a-skill")
     assert first.split() == ["write-a-skill", "0", *"------"]
-    assert second.strip() == "given, version 1 by person; not compared yet"
+    assert second.strip() == "given, version 1 by person; no baseline yet"
 
 
 @pytest.mark.parametrize("plain", [False, True])
@@ -135,7 +135,7 @@ def test_a_lift_is_said_in_the_words_of_what_it_saves() -> None:
     assert lift_said(side(None, 0.0, -0.5, None, None)) == "50 % more time"
     assert lift_said(side(-0.2, 0.0, 0.0, 0.0, 0.0)) == "success -20 points"
     assert lift_said(side(0.0, 0.0, 0.0, 0.0, None)) == "no difference"
-    assert lift_said(side()) == "not compared yet"
+    assert lift_said(side()) == "no baseline yet"
 
 
 def test_the_rows_that_are_measured_are_the_rows_that_are_shown() -> None:
@@ -218,7 +218,7 @@ def test_the_image_is_well_formed_and_has_its_parts() -> None:
     for words in ("with the skill", "without it", "went wrong", "disk-full", "service-down",
                   "uses, oldest first", "steps", "2026-01-01"):  # fmt: skip
         assert words in texts
-    assert "1 skill is not drawn: not used yet, or used less than these" in texts
+    assert "1 skill is not shown: not used yet, or used less than these" in texts
     circles = [one.get("class") for one in groups[0].iter(f"{SVG}circle")]
     assert sorted(filter(None, circles)) == ["with"] * 4 + ["without"] * 2
     assert len(groups[0].findall(f"{SVG}path")) == 1  # the use that went wrong

@@ -206,7 +206,7 @@ def test_a_wrong_service_is_told_the_known_ones(shipped: Catalogue) -> None:
 
 @pytest.mark.parametrize("written", ["openai", "openai/", "scripted/", "local/"])
 def test_a_service_without_a_model_gets_examples(shipped: Catalogue, written: str) -> None:
-    with pytest.raises(UsageError, match="names no model") as raised:
+    with pytest.raises(UsageError, match="no model is named") as raised:
         shipped.resolve(written)
     assert f"for example {written.rstrip('/')}/" in raised.value.hint
 

@@ -271,7 +271,7 @@ BROKEN: dict[str, Callable[[], Any]] = {
 async def test_a_broken_catalogue_is_refused_and_the_old_one_stays(home: Path, kind: str) -> None:
     await refreshed(home, models_dev())
     before = home_file(home).read_bytes()
-    with pytest.raises(HermesError, match="no catalogue of models that can be used") as raised:
+    with pytest.raises(HermesError, match="not a usable model catalogue") as raised:
         await refreshed(home, BROKEN[kind]())
     assert SOURCE in raised.value.message
     assert len(raised.value.message) < 400

@@ -74,7 +74,7 @@ async def test_a_wrong_name_further_on_is_left_out_and_told_once(
     assert list(model.ways) == ["scripted/demo", "ollama/x"]
     assert (await answer(model)).model == "scripted/demo"
     (record,) = caplog.records
-    assert f"{name!r} in models.fallbacks is left out" in record.getMessage()
+    assert f"skipping {name!r} in models.fallbacks" in record.getMessage()
 
 
 def test_a_wrong_address_of_a_fallback_does_not_stop_the_main_model(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_missing_key_names_every_variable_and_the_login(tmp_path: Path) -> Non
 
 def test_a_source_that_is_named_and_has_nothing_is_said(tmp_path: Path) -> None:
     settings = ModelSettings(keys={"openai": ("env:MY_KEY",)})
-    with pytest.raises(ModelError, match="openai has no key: nothing at MY_KEY"):
+    with pytest.raises(ModelError, match="openai has no key: nothing found in MY_KEY"):
         registry(tmp_path, settings, OPENAI_API_KEY="k").check("openai/x")
     registry(tmp_path, settings, MY_KEY="k").check("openai/x")
 

@@ -157,7 +157,7 @@ async def test_messages_that_arrive_together_begin_one_turn(tmp_path: Path) -> N
 
 async def test_a_message_that_no_turn_fits_is_said(tmp_path: Path) -> None:
     model = script(tmp_path, REPEATING)
-    with pytest.raises(ModelError, match="no turn of it fits 'hello'"):
+    with pytest.raises(ModelError, match="no turn matches 'hello'"):
         await reply(model, request("hello"))
 
 

@@ -134,7 +134,7 @@ async def test_what_was_changed_or_still_fails_is_no_false_alarm(tmp_path: Path)
         found = await h.over()
         first, second = refusals(await h.told("incident"))
         assert (found.state, found.ended) == ("escalated", None)
-    assert "it is no false alarm" in first and "web: FAILS" in first  # noqa: PT018
+    assert "not a false alarm" in first and "web: FAILS" in first  # noqa: PT018
     assert "this was changed: terminal: touch" in second
 
 
@@ -180,7 +180,7 @@ async def test_what_is_only_said_resolves_nothing(tmp_path: Path) -> None:
         assert found.state == "escalated"
         assert await h.keys() == ["brief", "again-1", "again-2", "again-3"]
         assert found.diagnosis is not None
-        assert "no end was found in 4 turns" in found.diagnosis.summary
+        assert "no outcome after 4 turns" in found.diagnosis.summary
 
 
 async def test_nothing_is_resolved_by_claims_that_are_not_so(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ async def test_what_got_worse_must_be_undone_before_it_is_resolved(tmp_path: Pat
         first, refused, second, end = await h.told("incident")
         assert [(one.name, one.needs) for one in await h.services()] == [("web", ("db",))]
     assert found.state == "resolved"
-    assert "worse: db held at the start and fails now" in first.text
+    assert "worse: db passed at the start and fails now" in first.text
     assert "rm " in first.text
     assert (refused.ok, "worse: db" in refused.text) == (False, True)
     assert "worse" not in second.text
@@ -251,8 +251,8 @@ async def test_where_there_is_no_check_one_that_fails_now_is_made(tmp_path: Path
         told = await h.runtime.context.store.incidents.notices(incident="inc-1")
     assert found.state == "resolved"
     assert len(found.checks) == 1
-    assert all("made by the session itself" in one.text for one in told if one.kind == "resolved")
-    assert ["there is no check" in texts[0], "holds now" in texts[1]] == [True, True]
+    assert all("added by the session itself" in one.text for one in told if one.kind == "resolved")
+    assert ["there is no check" in texts[0], "passes now" in texts[1]] == [True, True]
 
 
 async def test_a_check_that_a_session_makes_only_looks(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ async def test_children_look_in_parallel_and_what_they_saw_is_evidence(tmp_path:
     assert found.diagnosis is not None
     assert [one.session for one in found.diagnosis.evidence] == [child.id]
     assert "incident" not in {spec.name for spec in prompt.tools}
-    assert any("children look in parallel" in entry.text for entry in entries)
+    assert any("children investigate in parallel" in entry.text for entry in entries)
 
 
 async def test_a_proven_runbook_heals_without_a_model(tmp_path: Path) -> None:
@@ -380,7 +380,7 @@ async def test_where_the_model_fails_the_one_that_is_built_in_goes_on(tmp_path: 
         assert [one.model for one in journal if isinstance(one, ev.ModelChosen)] == [
             "builtin/responder"
         ]
-        assert any("builtin/responder goes on" in entry.text for entry in await h.timeline())
+        assert any("builtin/responder takes over" in entry.text for entry in await h.timeline())
 
 
 async def test_whom_a_drill_names_is_replaced_by_nobody(tmp_path: Path) -> None:
@@ -453,7 +453,7 @@ async def test_work_that_breaks_again_and_again_goes_to_people(tmp_path: Path) -
         await until(escalated)
         found = await h.over()
         assert found.diagnosis is not None
-        assert "broke 5 times in a row (FileExistsError)" in found.diagnosis.summary
+        assert "crashed 5 times in a row (FileExistsError)" in found.diagnosis.summary
         told = [
             one.text for one in await h.runtime.context.store.incidents.notices(incident="inc-1")
         ]

@@ -160,7 +160,7 @@ async def test_a_message_that_no_turn_takes_is_taken_back_and_its_run_has_failed
         assert (await place.jobs.run(second.id)).state == "running"
         place.clock.now += 60
         run = await place.in_state(second.id, "failed")
-        assert run.error == "its session took the message up in no turn, for longer than 2 min"
+        assert run.error == "its session did not start on it for more than 2 min"
         (
             parked,
         ) = await place.runtime.context.store.parked()  # the turn of the run before was let be

@@ -111,7 +111,7 @@ async def test_a_job_due_once_is_over_after_its_run(tmp_path: Path) -> None:
         assert (await place.jobs.job(job.id)).state == "done"
         await place.pass_time(DAY)
         assert len(await place.runs()) == 1
-        with pytest.raises(UsageError, match="over"):
+        with pytest.raises(UsageError, match="has passed"):
             await place.runtime.job_service.set_state(job.id, "active")
 
 
@@ -197,7 +197,7 @@ async def test_a_run_that_begins_late_says_so_once(tmp_path: Path) -> None:
         (run,) = await place.ended()
         assert (run.late, run.told) == (600.0, ("late",))
         (late,) = await place.texts(f"run:{run.id}/late")
-        assert "job rounds begins 10 min late" in late
+        assert "job rounds starts 10 min late" in late
         assert [one["run"] for one in (await runtime_status(place.runtime))["jobs"]["late"]] == [
             run.id
         ]
@@ -326,7 +326,7 @@ async def test_what_a_run_may_spend_is_kept_for_each_run(tmp_path: Path) -> None
         poor = await place.add(name="poor", tokens=10)
         run = await place.by_hand(poor)
         assert run.state == "failed"
-        assert "tokens of this turn" in run.error
+        assert "0 of 10 tokens used" in run.error
         assert run.error.endswith(f"(`hermes task edit {poor.id} --tokens NUMBER`)")
 
 
@@ -342,8 +342,8 @@ async def test_an_effect_of_which_nobody_knows_makes_its_run_wait(tmp_path: Path
         assert (run.state, run.told) == ("parked", ("parked",))
         assert run.error == "the outcome of pay is unknown: `hermes parked` lists them"
         (told,) = await place.texts()
-        assert told.startswith(f"⚠ job rent waits for a decision (run {run.id}")
-        with pytest.raises(UsageError, match="waits for an effect"):
+        assert told.startswith(f"⚠ job rent is waiting for a decision (run {run.id}")
+        with pytest.raises(UsageError, match="is waiting for a parked call"):
             await place.runtime.job_service.decide(run.id, "done", "ann")
         place.clock.now += 10 * DAY  # to wait for people is not to take long
         (parked,) = await place.runtime.context.store.parked()
@@ -475,7 +475,7 @@ async def test_sessions_of_old_runs_go_with_their_rows(tmp_path: Path) -> None:
         ({"after": ("nosuch",)}, "no job 'nosuch'"),
         ({"model": "nosuch/x"}, "nosuch"),
         ({"workspace": "/nosuch/folder"}, "no folder"),
-        ({"name": "a/b"}, "cannot be a name"),
+        ({"name": "a/b"}, "not a valid name"),
         ({"timeout": 0.0}, "timeout"),
         ({"dollars": -1.0}, "budget"),
     ],

@@ -40,7 +40,7 @@ async def test_a_skill_that_the_agent_writes_is_a_candidate_and_is_tried_after_t
 
         async def put_off() -> bool:
             found = await h.tasks("proof")
-            return [why for _, why in found.values()] == ["the turn that it comes from is not over"]
+            return [why for _, why in found.values()] == ["the turn it comes from has not ended"]
 
         await until(put_off)
         (h.work / "go").touch()

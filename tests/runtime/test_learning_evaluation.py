@@ -189,7 +189,7 @@ async def test_a_trial_that_does_not_fit_the_budget_is_put_off_and_counted_all_t
 async def test_a_model_that_cannot_be_reached_makes_no_trial(tmp_path: Path) -> None:
     model = answers(tmp_path, "worker", never=[say("x")])
     async with open_learning(tmp_path, model=model) as h:
-        with pytest.raises(ModelError, match="no trial could be made"):
+        with pytest.raises(ModelError, match="no trial could be run"):
             await play(h, case())
         assert await left_over(h) == []
 

@@ -66,7 +66,7 @@ async def test_notes_are_replaced_and_removed_by_a_part_of_their_text(tmp_path: 
 @pytest.mark.parametrize(
     ("note", "told"),
     [
-        ({"action": "replace", "old": "no such thing", "text": "x y"}, "no note has 'no such"),
+        ({"action": "replace", "old": "no such thing", "text": "x y"}, "no note contains 'no such"),
         ({"action": "replace", "text": "x y"}, "replace needs `old`"),
         ({"action": "add"}, "add needs a text"),
         (
@@ -225,7 +225,7 @@ async def test_what_a_page_or_a_command_says_waits_for_a_person(tmp_path: Path) 
         session = await h.open(model)
         await h.say(session, f"deploy it; remember that {said}")
         done = [one.text for one in await h.calls(session)][1:4]
-        assert ["a person must agree" in text for text in done] == [True, False, True]
+        assert ["needs approval" in text for text in done] == [True, False, True]
         assert await texts(h) == ["the user likes short answers", said]
         assert DOCTRINE not in await h.prompt(await h.open(model))
         first, second = await h.get("/v1/proposals")
@@ -244,7 +244,7 @@ async def test_a_skill_that_was_written_after_a_page_waits_for_a_person(tmp_path
         own=[shell("echo seen"), write, say("done")],
     )
     async with open_learning(tmp_path) as h:
-        for word, told in (("page", "a person must agree"), ("own", "kept as a candidate")):
+        for word, told in (("page", "needs approval"), ("own", "saved as a candidate")):
             session = await h.open(model)
             await h.say(session, word)
             assert told in (await h.calls(session))[1].text

@@ -93,7 +93,7 @@ async def test_what_could_not_be_remembered_is_tried_again(tmp_path: Path, serve
         assert server.memories == []
         ((state, why),) = (await h.tasks()).values()
         assert (state, "out of order" in why) == ("due", True)
-        assert "mem0 did not take a turn" in (await h.get("/v1/status"))["learning"]["trouble"]
+        assert "mem0 did not store a turn" in (await h.get("/v1/status"))["learning"]["trouble"]
         server.broken = False
         started.clock.now += 700
         await h.learned()

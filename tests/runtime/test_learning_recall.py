@@ -115,4 +115,4 @@ async def test_what_is_searched_for_in_vain_or_wrongly_is_said(tmp_path: Path) -
         assert (done.ok, done.text) == (True, "nothing was found")
         answer = await h._send("GET", "/v1/recall", params={"query": "x", "kind": "dream"})
         assert answer.status_code == 400
-        assert "not a kind of memory: 'dream'" in answer.json()["error"]
+        assert "not a valid kind of memory: 'dream'" in answer.json()["error"]

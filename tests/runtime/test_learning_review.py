@@ -229,7 +229,7 @@ async def test_a_chore_that_breaks_does_not_keep_the_others_from_being_done(
         )
         await worked(h, tmp_path)
         assert await notes(h) == [NOTE["text"]]
-        assert "review odd broke" in caplog.text
+        assert "review odd crashed" in caplog.text
 
 
 async def test_the_cheap_model_looks_back_where_none_is_named(tmp_path: Path) -> None:

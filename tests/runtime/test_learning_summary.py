@@ -93,7 +93,7 @@ async def test_a_session_that_went_on_is_not_summarised_too_early(tmp_path: Path
         clock.now += 1_000
         await h.learned()
         assert await summaries(h, session) == []
-        assert (await h.tasks("summary"))[f"summary {session.id} 2"][1] == "the session went on"
+        assert (await h.tasks("summary"))[f"summary {session.id} 2"][1] == "the session continued"
 
 
 async def test_a_short_talk_says_itself_what_it_was_about(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ async def test_a_skill_that_only_helped_models_does_not_work_alone(tmp_path: Pat
         await h.over()
         keys, told = await h.keys(), [entry.text for entry in await h.timeline()]
     assert keys == ["brief"]
-    assert f"{NAME} fits, and its runbook has healed no drill alone yet" in told
+    assert f"{NAME} fits, but its runbook has not resolved a drill on its own yet" in told
 
 
 @pytest.mark.parametrize("wrong", [{"resolved": False}, {"harm": ["the data is gone"]}])

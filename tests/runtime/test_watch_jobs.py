@@ -57,13 +57,13 @@ async def test_what_is_watched_is_watched_by_jobs_that_have_rows(tmp_path: Path)
         await until(seen)  # each once, before its time
         await place.pass_time(300)
         (run,) = await place.ended()
-        assert (run.output, run.state) == ("the critical check holds", "done")
+        assert (run.output, run.state) == ("the critical check passes", "done")
         assert log.read_text().split().count("web") == 2
         await place.runtime.job_service.set_state("watch-health", "paused")
         await place.pass_time(HOUR)
         audit = (await place.ended(2))[-1]
-        assert audit.output.startswith("the hourly check holds")
-        assert "| web | web | holds |" in audit.output
+        assert audit.output.startswith("the hourly check passes")
+        assert "| web | web | OK |" in audit.output
         assert log.read_text().split().count("web") == 2
         assert list((tmp_path / "home" / "incidents" / "audits").iterdir()) != []
         assert await place.sent() == []
@@ -107,7 +107,7 @@ async def test_health_is_looked_at_however_busy_the_jobs_of_people_are(tmp_path:
         await begun(place)
         await place.pass_time(300)
         (health,) = await place.ended()
-        assert health.output == "the critical check holds"
+        assert health.output == "the critical check passes"
         assert len(await place.runs("due")) == 1
         go.touch()
         await place.ended(3)

@@ -61,8 +61,8 @@ OUTCOMES = [
     (check("echo fine"), ""),
     (check("echo fine; exit 3", expect=Expectation(None, "^fine$")), ""),
     (check("echo broken; exit 3"), "exit code 3, not 0\nbroken"),
-    (check("echo broken >&2", expect=Expectation(no_output="brok")), "its output holds 'brok'"),
-    (check("echo a", expect=Expectation(output="b")), "its output does not hold 'b'"),
+    (check("echo broken >&2", expect=Expectation(no_output="brok")), "its output contains 'brok'"),
+    (check("echo a", expect=Expectation(output="b")), "its output does not contain 'b'"),
     (check("sleep 60", timeout=0.3), "it took longer than 0.3 s"),
     (check("rm -rf /srv/x"), "needs approval, but nobody can be asked"),
     (check("true", terminal="nowhere"), "no terminal called 'nowhere'"),
@@ -140,7 +140,7 @@ async def test_a_log_is_read_only_where_the_gate_lets_it_be(tmp_path: Path) -> N
         await until(followed)
         for path in (private, open_log):
             path.write_text("bad\n")
-        assert (await first(here, 2))[1].title == f"open: open stands in {open_log}"
+        assert (await first(here, 2))[1].title == f"open: open found in {open_log}"
         places = await here.runtime.context.store.incidents.log_cursors()
         assert [place.path for place in places] == [str(open_log)]
 
@@ -365,7 +365,10 @@ async def test_nothing_else_is_open_to_the_network(tmp_path: Path) -> None:
         )
         assert (many.status_code, "501 alerts" in many.json()["error"]) == (413, True)
         bad = await client.post("/v1/signals/grafana", content=b"[]", headers=headers)
-        assert (bad.status_code, "no message of grafana" in bad.json()["error"]) == (400, True)
+        assert (bad.status_code, "not a valid grafana message" in bad.json()["error"]) == (
+            400,
+            True,
+        )
 
 
 UNFINISHED = (

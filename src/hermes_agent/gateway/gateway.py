@@ -149,7 +149,7 @@ class Gateway(ChannelHost):
 
         new = body_of(await request.body(), PairRequest)
         if new.role == "blocked":
-            raise UsageError("a code cannot make somebody blocked", "owner or member")
+            raise UsageError("a pairing code cannot block a person", "owner or member")
         code = await self.router.admission.pair(new.channel, new.role, new.policy, new.name)
         has_home = bool(self.context.settings.channels[new.channel].get(HOME))
         return reply(
@@ -194,7 +194,7 @@ class Gateway(ChannelHost):
         self.context.refresh_settings()
         chats = self._outbound.chats(new.targets)
         if not chats:
-            raise UsageError("no target given", "name a channel, as telegram:CHAT")
+            raise UsageError("no target given", "name a channel, such as telegram:CHAT")
         key = f"send/{new.key or self.context.clock()}"
         rows = await self._outbound.send(key, chats, new.text, files=new.files)
         queued = [

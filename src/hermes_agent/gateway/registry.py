@@ -66,7 +66,7 @@ class ChannelRegistry:
             built_in = {other: one for other, one in known.items() if not one.folder}
             known = self._read = {**self._custom(), **built_in}
         if name not in known:
-            raise NotFound(f"no channel called {name!r}", f"there are: {', '.join(sorted(known))}")
+            raise NotFound(f"no channel called {name!r}", f"available: {', '.join(sorted(known))}")
         return known[name]
 
 
@@ -168,6 +168,6 @@ def _check_owner(folder: Path) -> None:
             raise HermesError(f"{path} is a link and is not loaded", "put the file itself there")
         if about.st_uid != os.geteuid() or about.st_mode & 0o022:
             raise HermesError(
-                f"others could have written {path}; it is not loaded",
+                f"other users could have changed {path}; it is not loaded",
                 f"read it, then `chown -R $(id -un) {folder}` and `chmod -R go-w {folder}`",
             )

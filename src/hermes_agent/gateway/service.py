@@ -253,7 +253,7 @@ class ChannelHost:
         from hermes_agent.gateway.inbound.inbox import storable
 
         if arrived.chat.channel != name:
-            raise ValueError(f"{name} handed in a message of {arrived.chat.channel!r}")
+            raise ValueError(f"{name} delivered a message for {arrived.chat.channel!r}")
         kept = await self.ledger.add_inbound(storable(arrived), mark)
         if (supervisor := self._supervisors.get(name)) is not None:
             supervisor.liveness.received(self.context.clock())

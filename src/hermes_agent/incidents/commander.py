@@ -125,7 +125,7 @@ class Commander:
         self._tasks.pop(id, None)
         if not task.cancelled():
             if (error := task.exception()) is not None:
-                log.error("the work on %s failed; it is tried again", id, exc_info=error)
+                log.error("work on %s failed; retrying", id, exc_info=error)
             else:
                 self.wake()  # there is room for the next
 
@@ -143,10 +143,10 @@ class Commander:
         self._broken.pop(id, None)
 
     async def _broke(self, id: str, what: str) -> None:
-        why = f"the work on it broke {self._broken.pop(id)} times in a row ({what})"
+        why = f"work on it crashed {self._broken.pop(id)} times in a row ({what})"
         incident = await self._backend.incidents.incident(id)
         if incident.state in OPEN:
-            await self._give_up(id, why, "go on by hand; `hermes logs` says what broke")
+            await self._give_up(id, why, "continue by hand; `hermes logs` shows the cause")
         else:  # the next runtime tries it again
             self._reported.add((id, incident.state))
             text = f"no report, and nothing learned: {why}; see `hermes logs`"
@@ -159,7 +159,7 @@ class Commander:
                 await self._respond(incident)
             except (UsageError, NotFound) as error:
                 # Its terminal, its policy or its session does not exist.
-                needed = error.hint or "see to it, or close it"
+                needed = error.hint or "investigate it, or close it"
                 await self._give_up(id, f"it could not be worked on: {error.message}", needed)
         incident = await self._backend.incidents.incident(id)
         if incident.state in OPEN:
@@ -225,16 +225,16 @@ class Commander:
                 if key == RUNBOOK and await self._is_healed(incident, session.id):
                     return
                 if trouble := _stopped(end):
-                    await self._give_up(id, trouble, "go on by hand, or with the session")
+                    await self._give_up(id, trouble, "continue by hand, or in the session")
                     return
                 if end.reason == "failed" and (model := await self._backend.fall_back(session.id)):
-                    text = f"the model failed ({end.error}); {model} goes on"
+                    text = f"the model failed ({end.error}); {model} takes over"
                     await self._backend.incidents.change(id, [("note", text, {})], (), OPEN)
             if incident.state not in OPEN:
                 return
             if not await self._send_next(incident, session, key):
-                needed = "look at what is on the board, and go on from there"
-                await self._give_up(id, f"no end was found in {AGAIN + 1} turns", needed)
+                needed = "continue from the hypotheses on the board"
+                await self._give_up(id, f"no outcome after {AGAIN + 1} turns", needed)
                 return
 
     async def _is_healed(self, incident: Incident, session: str) -> bool:
@@ -322,7 +322,7 @@ class Commander:
     async def _why_stop(self, id: str, session: str, deadline: float) -> str:
         incident = await self._backend.incidents.incident(id)
         if incident.state not in OPEN and not await self._ended_here(id, session):
-            return "the incident was ended by somebody else"
+            return "somebody else ended the incident"
         return "it took too long" if self._backend.clock() > deadline else ""
 
     async def _ended_here(self, id: str, session: str) -> bool:

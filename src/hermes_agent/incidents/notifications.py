@@ -100,7 +100,7 @@ def progress_text(incident: Incident, last: TimelineEntry | None, now: float) ->
     facts = [
         ("state", f"{incident.state} for {span(now - incident.opened)}"),
         ("last", shortened(last.text, DETAIL) if last is not None else ""),
-        ("believed", f"{believed.claim} ({believed.confidence:.0%})" if believed else ""),
+        ("likely cause", f"{believed.claim} ({believed.confidence:.0%})" if believed else ""),
         ("signals", str(incident.signals)),
     ]
     return _text("progress", incident, facts)
@@ -112,13 +112,13 @@ def resolved_text(incident: Incident) -> str:
 
 def ceased_text(incident: Incident) -> str:
     """For an escalated incident: the diagnosis made before the escalation may be wrong."""
-    how = "people mended it, or it passed: every signal of it has ceased"
-    facts = [_recovered(incident), ("how", how), *_cause(incident, "believed before")]
+    how = "people fixed it, or it passed: all its signals have cleared"
+    facts = [_recovered(incident), ("how", how), *_cause(incident, "earlier guess")]
     return _text("resolved", incident, facts)
 
 
 def escalated_text(incident: Incident, needed: str = "") -> str:
-    facts = [("needed", needed), *_cause(incident, "believed"), ("owner", incident.owner)]
+    facts = [("needed", needed), *_cause(incident, "likely cause"), ("owner", incident.owner)]
     return _text("escalated", incident, facts)
 
 
@@ -134,10 +134,10 @@ def _recovered(incident: Incident) -> tuple[str, str]:
 def _cause(incident: Incident, name: str = "cause") -> list[tuple[str, str]]:
     found = incident.diagnosis
     if found is None:
-        return [("cause", "not known")]
+        return [("cause", "unknown")]
     about = CATEGORIES.get(found.category, "")
     cause = f"{found.component}: {found.category}" + (f" ({about})" if about else "")
-    return [(name, cause), ("where", found.locus), ("in short", shortened(found.summary, DETAIL))]
+    return [(name, cause), ("where", found.locus), ("summary", shortened(found.summary, DETAIL))]
 
 
 # where they are sent
@@ -200,7 +200,7 @@ class NoticeWebhook:
 
         address = self._address()
         if not address:
-            raise HermesError("no webhook is set any more", "`hermes config set watch.webhook`")
+            raise HermesError("no webhook is set", "`hermes config set watch.webhook`")
         body = msgspec.json.encode({
             "key": key_of(notice), "kind": notice.kind, "text": notice.text,
             "incident": incident.id, "severity": incident.severity, "state": incident.state,
@@ -214,9 +214,9 @@ class NoticeWebhook:
                 answer = await client.post(address, content=body, headers=headers)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             said = str(error) or type(error).__name__
-            raise HermesError(f"the webhook does not answer: {said}") from None
+            raise HermesError(f"the webhook is not responding: {said}") from None
         if answer.status_code in NOT_THERE:
-            said = f"the webhook answered {answer.status_code}, so nobody takes it there"
+            said = f"the webhook answered {answer.status_code}, so nothing accepts notices there"
             raise PermanentFailure(said, "`hermes config set watch.webhook`")
         if answer.status_code >= 300:
             raise HermesError(f"the webhook answered {answer.status_code}")

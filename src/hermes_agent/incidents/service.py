@@ -331,7 +331,7 @@ class IncidentService:
         found += [f"the log {path}: {why}" for path, why in self.logs.missing.items()]
         found += [f"the log of {name}: {why}" for name, why in self.logs.refused.items()]
         found += [self.listener.trouble] if self.listener.trouble else []
-        found += [f"the team was not told: {dead}" for dead in self.notices.dead]
+        found += [f"the team was not notified: {dead}" for dead in self.notices.dead]
         return found
 
     async def status(self) -> dict[str, Any]:

@@ -55,7 +55,7 @@ async def incident(
     `false_alarm`: nothing was wrong, nothing was changed: `summary`.
     `escalate`: people must go on: as `resolve`, and what is `needed` of them."""
     if context.services.incident is None:
-        raise ToolError("this session works on no incident", retry="never")
+        raise ToolError("this session is not working on an incident", retry="never")
     given = {
         "claim": claim, "component": component, "category": category, "confidence": confidence,
         "state": state, "evidence": evidence, "against": against, "id": id, "locus": locus,

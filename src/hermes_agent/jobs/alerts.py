@@ -29,7 +29,7 @@ class JobAlerts:
             Signal(
                 "job",
                 _fingerprint(job),
-                f"job {title(job)} fails: {reason}",
+                f"job {title(job)} is failing: {reason}",
                 title(job),
                 job.spec.incident,
                 detail=cut(f"run {run.id} of {job.id}: {error}", DETAIL),

@@ -37,7 +37,7 @@ class Faults(Struct, frozen=True):
         said = [f"{self.job} cannot be checked: {self.trouble}"] if self.trouble else []
         for found, what in (
             (self.lost, "without a row"),
-            (self.extra, "with a row that no schedule asked for"),
+            (self.extra, "with a row outside the schedule"),
             (self.doubled, "with more than one row"),
         ):
             if found:

@@ -17,8 +17,8 @@ Alert = Literal["late", "missed", "failed", "parked", "well"]
 
 
 _NOWHERE = {
-    ORIGIN: "`origin` leads nowhere: the job was not made in a chat (name one, as telegram:CHAT)",
-    ALL: "`all` leads nowhere: no channel has a home chat (set channels.CHANNEL.home)",
+    ORIGIN: "`origin` has no target: the job was not created in a chat (name one: telegram:CHAT)",
+    ALL: "`all` has no target: no channel has a home chat (set channels.CHANNEL.home)",
 }
 
 
@@ -39,13 +39,13 @@ class JobNotifier:
         """Where its results go, in words."""
         if chats := self.chats(job):
             return f"sent to {', '.join(chat.target for chat in chats)}"
-        kept = "kept here: `hermes task history` shows them"
+        kept = "saved here: `hermes task history` shows them"
         if job.spec.deliver:
             return kept
         channels = sorted(self._context.settings.channels)
         named = [one for one in channels if one in job.spec.prompt.casefold()]
         target = next(iter(named or channels), "CHANNEL")
-        return f"{kept}; `hermes task edit {job.id} --deliver {target}` sends them, too"
+        return f"{kept}; `hermes task edit {job.id} --deliver {target}` sends them"
 
     def troubles(self, job: Job) -> list[str]:
         """Targets of a job that lead nowhere."""
@@ -68,7 +68,7 @@ class JobNotifier:
 
     async def result(self, job: Job, run: Run, text: str) -> None:
         for why in self.troubles(job):
-            log.warning("run %s is not told everywhere: %s", run.id, why)
+            log.warning("run %s was not reported everywhere: %s", run.id, why)
         await self._send(f"run:{run.id}/result", self.chats(job), text, "result")
 
     async def alert(self, job: Job, run: Run, kind: Alert, text: str) -> None:
@@ -99,4 +99,4 @@ class JobNotifier:
         except Degraded:
             raise
         except HermesError as error:
-            log.error("%s was not handed in: %s", key, error.message)
+            log.error("%s was not queued: %s", key, error.message)

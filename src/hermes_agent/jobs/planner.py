@@ -172,8 +172,8 @@ async def change_job(
         next = next_slot(holds, now)
         if ends and next is None and (wanted or job.state) == "active":
             raise UsageError(
-                f"{job.id} was due at {shown_time(holds.start, holds.zone)}, and that is over",
-                f"give it another time: `hermes task edit {job.id} --at ...`",
+                f"{job.id} was due at {shown_time(holds.start, holds.zone)}, which has passed",
+                f"set another time: `hermes task edit {job.id} --at ...`",
             )
         try:
             return await jobs.change(
@@ -181,4 +181,4 @@ async def change_job(
             )
         except Outdated:
             continue
-    raise HermesError(f"{reference} changes all the time", "try again in a moment")
+    raise HermesError(f"{reference} keeps changing", "try again in a moment")

@@ -117,7 +117,7 @@ class RunWorker:
                 log.warning("run %s waits: %s", self._run.id, trouble.message)
                 await asyncio.sleep(RETRY_SECONDS)
             except Exception:  # left alone it would be under way for ever, and those after it wait
-                log.exception("run %s broke; it is gone on with", self._run.id)
+                log.exception("run %s crashed; resuming it", self._run.id)
                 await asyncio.sleep(BROKEN_SECONDS)
 
     async def _work(self) -> None:
@@ -137,7 +137,7 @@ class RunWorker:
             hint = f" ({error.hint})" if error.hint else ""
             done = RunOutcome("", error=f"{error.message}{hint}")
         except Exception as error:
-            log.exception("run %s broke", self._run.id)
+            log.exception("run %s crashed", self._run.id)
             done = RunOutcome("", error=f"{type(error).__name__}: {error}")
         await self.end(done)
         await self._scripts.forget(job, self._run)
@@ -375,7 +375,7 @@ def _untaken(job: Job, by: str) -> str:
     if by != TIMEOUT:
         return f"it was stopped by {by}"
     late = messages.span(job.spec.timeout)
-    return f"its session took the message up in no turn, for longer than {late}"
+    return f"its session did not start on it for more than {late}"
 
 
 def _way_out(job: Job, end: ev.TurnFinished) -> str:

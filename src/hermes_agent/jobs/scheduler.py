@@ -136,7 +136,7 @@ class JobScheduler:
             try:
                 await store.add(spec, schedule, "hermes", "", first, script)
             except UsageError as error:
-                log.warning("%s is not made: %s", script, error.message)
+                log.warning("%s was not created: %s", script, error.message)
         self.want()
 
     async def run(self) -> None:
@@ -173,8 +173,8 @@ class JobScheduler:
             self._hold(error.message)
             return False
         except Exception as error:
-            log.exception("looking after jobs failed; it goes on")
-            self._broken = [f"jobs are not looked after: {type(error).__name__}: {error}"]
+            log.exception("the job scheduler failed; it continues")
+            self._broken = [f"jobs are not running: {type(error).__name__}: {error}"]
             return False
         self._broken = []
         self._good, self._held = self._context.clock(), None
@@ -257,7 +257,7 @@ class JobScheduler:
         store = self._context.store.jobs
         overlap = (await store.job(run.job)).spec.overlap
         if overlap == "skip":
-            why = "the run before was still under way"
+            why = "the previous run was still in progress"
             expect = frozenset[Any]({"due"})
             # That was asked for: nobody is alarmed.
             await store.change_run(run.id, expect, state="missed", error=why, told=("missed",))
@@ -288,7 +288,7 @@ class JobScheduler:
         self._workers.pop(run.id, None)
         self._own.discard(run.id)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("run %s broke", run.id, exc_info=error)
+            log.error("run %s crashed", run.id, exc_info=error)
         self.wake()
 
     async def stop_runs(self, job: str) -> None:
@@ -350,7 +350,7 @@ class JobScheduler:
         try:
             await self._sessions.delete_session(await self._context.store.session(session))
         except HermesError as error:  # gone already, or at work for a person
-            log.info("session %s stays: %s", session, error.message)
+            log.info("session %s was not deleted: %s", session, error.message)
 
     # how it is
 

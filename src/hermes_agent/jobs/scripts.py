@@ -62,7 +62,7 @@ class Scripts:
         act = self._builtins.get(job.spec.script)
         if act is None:
             known = ", ".join(sorted(self._builtins))
-            raise UsageError(f"no builtin {job.spec.script!r}", f"there are: {known}")
+            raise UsageError(f"no builtin {job.spec.script!r}", f"available: {known}")
         return act
 
     async def run(self, job: Job, run: Run, seconds: float, *, fresh: bool) -> ScriptOutput:
@@ -149,9 +149,7 @@ def printed(done: CommandState, seconds: float) -> ScriptOutput:
             _both(output, done), True, f"the script took longer than {span(seconds)}"
         )
     if done.state != "exited":
-        return ScriptOutput(
-            _both(output, done), True, f"the script did not end by itself: {done.state}"
-        )
+        return ScriptOutput(_both(output, done), True, f"the script did not finish: {done.state}")
     if done.code:
         return ScriptOutput(
             _both(output, done), True, f"the script ended with exit code {done.code}"

@@ -91,7 +91,9 @@ class JobService:
         from hermes_agent.jobs.schedules.parse import parse
 
         if not when.strip():
-            raise UsageError("no time is named", "say when: 'weekdays at 8', 'every 2h', a date")
+            raise UsageError(
+                "no schedule given", "for example 'weekdays at 8', 'every 2h' or a date"
+            )
         return parse(when, self._context.clock(), zone=zone or self._jobs.zone)
 
     async def edit(
@@ -111,7 +113,7 @@ class JobService:
         clock = self._context.clock
         job = await change_job(self._store, before.id, clock, spec=spec, schedule=schedule)
         if not spec.incident:
-            await self._alerts.over(before, "it no longer raises signals")
+            await self._alerts.over(before, "it no longer raises alerts")
         self._jobs.wake()
         return await self._shown(job)
 
@@ -121,8 +123,8 @@ class JobService:
         job = await self._there(reference)
         if job.state == "done":
             raise UsageError(
-                f"{title(job)} was due once, and that is over",
-                f"`hermes task edit {job.id} --when …` gives it another time",
+                f"{title(job)} was due once, and that time has passed",
+                f"`hermes task edit {job.id} --when …` sets another time",
             )
         if job.state != state:
             job = await change_job(self._store, job.id, self._context.clock, state=state)
@@ -152,11 +154,11 @@ class JobService:
         """Settle a parked run whose outcome is unknown."""
         run = await self._store.run(id)
         if run.state != "parked":
-            raise UsageError(f"run {id} is {run.state}", "only parked runs wait for a decision")
+            raise UsageError(f"run {id} is {run.state}", "only parked runs need a decision")
         if run.session:
             raise UsageError(
-                f"run {id} waits for an effect of its session {run.session}",
-                "`hermes parked` lists them and takes the decision",
+                f"run {id} is waiting for a parked call of its session {run.session}",
+                "`hermes parked` lists parked calls and settles them",
             )
         said = f"decided by {by}"
         fields: dict[str, dict[str, Any]] = {
@@ -165,7 +167,7 @@ class JobService:
             "again": {"state": "due", "error": "", "began": None},
         }
         if decision not in fields:
-            raise UsageError(f"not a decision: {decision!r}", "done, again or failed")
+            raise UsageError(f"not a valid decision: {decision!r}", "use done, again or failed")
         changed = await self._store.change_run(id, OPEN, **fields[decision])
         if changed is None:
             raise NotFound(f"run {id} is no longer parked", "`hermes task history` shows it")
@@ -205,7 +207,7 @@ class JobService:
         warnings = await self._troubles(job)
         schedule = job.schedule
         if schedule.kind == "every" and schedule.seconds < OFTEN and not job.spec.script_only:
-            warnings.append(f"a model is asked {86_400 / schedule.seconds:,.0f} times a day")
+            warnings.append(f"a model is called {86_400 / schedule.seconds:,.0f} times a day")
         refused = await self._jobs.scripts.foresee(job)
         if refused:
             warnings.append(f"the script will not run: {refused}")
@@ -220,7 +222,7 @@ class JobService:
             try:
                 await self._there(name)
             except NotFound as gone:
-                found.append(f"job {title(job)}: it comes after {name!r}: {gone.message}")
+                found.append(f"job {title(job)}: it runs after {name!r}: {gone.message}")
         return found
 
     def _meaning(self, job: Job) -> str:
@@ -231,7 +233,7 @@ class JobService:
     async def _there(self, reference: str) -> Job:
         job = await self._store.job(reference)
         if job.state == "removed":
-            raise NotFound(f"{title(job)} was removed", "`hermes task list` lists those there are")
+            raise NotFound(f"{title(job)} was removed", "`hermes task list` lists all jobs")
         return job
 
     # what is wrong is said at once, not at night
@@ -253,7 +255,9 @@ class JobService:
             self._completions.full_name(spec.model)
         folder = Path(spec.workspace)
         if spec.workspace and not (folder.is_absolute() and folder.is_dir()):
-            raise NotFound(f"no folder at {spec.workspace!r}", "name the whole path of one")
+            raise NotFound(
+                f"no folder at {spec.workspace!r}", "give the full path of an existing folder"
+            )
         id = before.id if before is not None else "job-0"
         await self._jobs.scripts.foresee(Job(id, spec, schedule, "active", 0.0))
 
@@ -264,9 +268,7 @@ class JobService:
         while ahead:
             id = ahead.pop()
             if before is not None and id == before.id:
-                raise UsageError(
-                    f"{title(before)} would come after itself", "leave one of them out"
-                )
+                raise UsageError(f"{title(before)} would run after itself", "leave one of them out")
             if id not in seen:
                 seen.add(id)
                 ahead += await self._follows(id)
@@ -281,23 +283,23 @@ class JobService:
 
 def _check_words(spec: JobSpec) -> None:
     if spec.script_only and not spec.script:
-        raise UsageError("a job that is a script alone needs a script", "name it with --script")
+        raise UsageError("a script-only job needs a script", "name it with --script")
     if not spec.prompt.strip() and not spec.script_only:
-        raise UsageError("the job has nothing to do", "say what: a prompt, or a script alone")
+        raise UsageError("the job has nothing to do", "give it a prompt, or only a script")
     if spec.timeout <= 0 or spec.grace < 0:
-        raise UsageError("a timeout is more than 0 seconds, a grace not less", "3600 is usual")
+        raise UsageError("timeout must be above 0 seconds, grace at least 0", "3600 is usual")
     if (spec.dollars is not None and spec.dollars <= 0) or (
         spec.tokens is not None and spec.tokens <= 0
     ):
-        raise UsageError("a budget is more than 0", "leave it out for none")
+        raise UsageError("a budget must be above 0", "leave it out for no limit")
     name = spec.name
     if "/" in name or not name.isprintable() or name != name.strip() or len(name) > 100:
-        raise UsageError(f"{name!r} cannot be a name", "a few plain words, without slashes")
+        raise UsageError(f"not a valid name: {name!r}", "a few plain words, without slashes")
 
 
 def _changed(spec: JobSpec, changes: Mapping[str, Any]) -> JobSpec:
     if unknown := changes.keys() - set(JobSpec.__struct_fields__):
         raise UsageError(
-            f"a job has no {min(unknown)!r}", f"it has {', '.join(JobSpec.__struct_fields__)}"
+            f"a job has no field {min(unknown)!r}", f"known: {', '.join(JobSpec.__struct_fields__)}"
         )
     return msgspec.convert({**msgspec.structs.asdict(spec), **changes}, JobSpec)

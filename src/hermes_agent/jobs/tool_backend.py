@@ -48,7 +48,7 @@ class JobTool:
                 return ToolResult(text, {"runs": msgspec.to_builtins(runs)})
             case "run":
                 run = await service.ask(name)
-                return ToolResult(f"run {run.id} begins", msgspec.to_builtins(run))
+                return ToolResult(f"run {run.id} started", msgspec.to_builtins(run))
             case "remove":
                 job = await service.remove(name)
                 return ToolResult(f"{title(job)} is removed", {"job": job.id})
@@ -99,7 +99,7 @@ def _result(shown: JobView) -> ToolResult:
 
 def _line(shown: JobView) -> str:
     job = shown.job
-    failing = f", failed {job.failures} times in a row" if job.failures else ""
+    failing = f", failures in a row: {job.failures}" if job.failures else ""
     return f"{job.id} {title(job)!r}: {job.state}, {shown.meaning}{failing}"
 
 

@@ -149,7 +149,7 @@ class LearningApi:
         try:
             id = int(request.path_params["id"])
         except ValueError:
-            raise UsageError("a note is named by its number", "`hermes memory show`") from None
+            raise UsageError("identify a note by its number", "`hermes memory show`") from None
         why = await self._memory.why(id)
         place = await self._place_of(why.note)
         return reply({"note": why.note, "changes": why.changes, "shown": why.shown, "from": place})
@@ -243,8 +243,8 @@ class LearningApi:
         found = await self._registry.open(name, given.arguments, run=True)
         if (await self._store.skill(name)).state == "candidate" and not given.anyway:
             raise UsageError(
-                f"the skill {name!r} is a candidate: it is not proven yet",
-                f"`hermes skills prove {name}` tries it; --anyway runs it all the same",
+                f"the skill {name!r} is a candidate and not proven yet",
+                f"`hermes skills prove {name}` tests it; --anyway runs it regardless",
             )
         session = await self._sessions.open_session(
             workspace=given.workspace, policy=given.policy, terminals=given.terminals,
@@ -270,7 +270,7 @@ class LearningApi:
     async def decide_proposal(self, request: Request) -> Response:
         decision = body_of(await request.body(), ProposalDecision).decision
         if decision not in ("accept", "reject"):
-            raise UsageError(f"not a decision: {decision!r}", "accept or reject")
+            raise UsageError(f"not a valid decision: {decision!r}", "use accept or reject")
         id = int(request.path_params["id"])
         return reply(await self._learning.tasks.decide(id, accept=decision == "accept"))
 
@@ -281,7 +281,9 @@ class LearningApi:
 
         kind = request.query_params.get("kind", "")
         if kind and kind not in SEARCHED:
-            raise UsageError(f"not a kind of memory: {kind!r}", f"one of {', '.join(SEARCHED)}")
+            raise UsageError(
+                f"not a valid kind of memory: {kind!r}", f"one of {', '.join(SEARCHED)}"
+            )
         kinds = (kind,) if kind else SEARCHED
         query, limit = request.query_params.get("query", ""), _number(request, "limit", 20)
         return reply(await self._learning.knowledge.recall.search(query, kinds, limit))

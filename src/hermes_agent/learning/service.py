@@ -270,7 +270,7 @@ class Learning:
     async def notify_provider(self, session: str, after: int) -> str:
         """Send a turn to the external memory service."""
         if (provider := self.knowledge.provider) is None:
-            return "no memory service is configured any more"
+            return "no memory service is configured"
         turn: list[tuple[Literal["user", "assistant"], str]] = []
         redact = self._context.redact
         for one in await self._context.store.events(session, after):
@@ -283,7 +283,7 @@ class Learning:
             await provider.remember(session, turn)
         except HermesError as error:
             self.knowledge.report(
-                "provider", f"{provider.name} did not take a turn: {error.message}"
+                "provider", f"{provider.name} did not store a turn: {error.message}"
             )
             raise ModelError("overload", error.message, error.hint) from None
         self.knowledge.report("provider", "")

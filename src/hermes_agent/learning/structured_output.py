@@ -46,9 +46,7 @@ async def ask_for(
     try:
         return shaped(again.text, shape), again
     except ValueError as error:
-        raise ModelError(
-            "garbage", f"the model's answer is not what was asked for, twice: {error}"
-        ) from None
+        raise ModelError("garbage", f"the model gave an invalid answer twice: {error}") from None
 
 
 def shaped(text: str, shape: type[T]) -> T:

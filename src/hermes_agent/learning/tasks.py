@@ -196,7 +196,7 @@ class BackgroundTasks:
         # After a crash the call is repeated; what it proposed before is not proposed twice.
         same = [one for one in await self._store.proposals() if one.body == body]
         made = same[0] if same else await self._store.propose(kind, title, body, evidence, by.model)
-        return f"proposal {made.id}: a person must agree (`hermes proposals`)"
+        return f"proposal {made.id}: needs approval (`hermes proposals`)"
 
     async def decide(self, id: int, *, accept: bool) -> Proposal:
         """Apply a proposal, or reject it."""
@@ -270,7 +270,7 @@ class BackgroundTasks:
             while await self._knowledge.recall.embed_some(EMBEDDED):
                 pass
         except NoSemantics as error:
-            self._knowledge.report("meaning", f"recall by meaning is off: {error.message}")
+            self._knowledge.report("meaning", f"semantic recall is off: {error.message}")
 
     async def _do(self, task: BackgroundTask) -> None:
         from hermes_agent.learning.structured_output import NoBudget
@@ -291,8 +291,8 @@ class BackgroundTasks:
             await self._give_up(task, error.message)
         except Exception as error:
             # One that breaks must not block those behind it.
-            log.exception("%s broke", task.key)
-            await self._failed(task, now, f"it broke: {type(error).__name__}")
+            log.exception("%s crashed", task.key)
+            await self._failed(task, now, f"it crashed: {type(error).__name__}")
         else:
             log.info("%s: %s", task.key, result)
             await self._store.close_task(task.key, "done", result)
@@ -421,15 +421,15 @@ class BackgroundTasks:
 
         name, digest = body["skill"], body["digest"]
         if (await self._store.skill(name)).state not in OFFERED:
-            return "it is not in use any more"
+            return "it is no longer in use"
         if body.get("session") in self._sessions.working:
-            raise NotYet("the turn that it comes from is not over")
+            raise NotYet("the turn it comes from has not ended")
         if await self.evaluator.needs_cases(name):
             turn = body.get("session", ""), body.get("turn", 0)
             used = await self.evaluator.turn_for(name) or ("", 0)
             transcript = await self._turn(*(turn if turn[1] else used))
             if transcript is None:
-                return "no cases: no turn is known in which it was of use"
+                return "no cases: no turn is known in which it helped"
             await self.evaluator.add_cases(name, transcript)
         verdict = await self.evaluator.prove(name, digest)
         if verdict.later:
@@ -461,7 +461,7 @@ class BackgroundTasks:
             return "the session is gone"
         resting = session.state in ("idle", "paused")
         if not body["nudge"] and (session.turns != body["turn"] or not resting):
-            return "the session went on"
+            return "the session continued"
         events = await self._context.store.events(id)
         before = [one.event for one in events if isinstance(one.event, ev.Summarised)]
         upto = before[-1].upto if before else 0

@@ -98,7 +98,7 @@ class KnowledgeToolBackend:
             kept = await self._save_skill(
                 name, {path: text.encode() for path, text in files.items()}, why, by
             )
-        return f"the skill {name} is kept as a {kept}; it is tried before it counts as proven"
+        return f"the skill {name} is saved as a {kept}; it is tested before it counts as proven"
 
     # recall
 

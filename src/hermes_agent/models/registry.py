@@ -262,7 +262,7 @@ class ModelRegistry:
         self._warned.add(written)
         setting = "models.fallbacks" if written in self._settings.fallbacks else "models.uses"
         log = logging.getLogger("hermes.models")
-        log.warning("%r in %s is left out: %s", written, setting, error.message)
+        log.warning("skipping %r in %s: %s", written, setting, error.message)
 
     def _learn_inline(self) -> None:
         for place, secret in inline_secrets(self._settings, self._environ):
@@ -396,17 +396,17 @@ def _lacking(own: str, service: ModelService, named: Sequence[SourceRow]) -> str
 
 def _no_key(own: str, service: ModelService, named: Sequence[str] = ()) -> ModelError:
     """The error for a missing key, with every way to set one."""
-    ways = [f"name a source of keys in models.keys.{own}"]
+    ways = [f"set a key source in models.keys.{own}"]
     if service.login is not None:
         ways.insert(0, f"run `hermes model login {own}`")
     if own in ("openai", "openai-chat"):  # only there does another address mean another kind
         ways.append(f"{service.url_variable} names another server, which may need none")
     variables = " or ".join(service.key_variables)
     if named:
-        message = f"{own} has no key: nothing at {', '.join(named)}"
+        message = f"{own} has no key: nothing found in {', '.join(named)}"
     elif variables:
         message = f"{own} needs a key: {variables} is not set"
-        ways.insert(0, f"`hermes model key {own}` keeps one as {service.key_variables[0]}")
+        ways.insert(0, f"`hermes model key {own}` saves one as {service.key_variables[0]}")
     else:
         message = f"{own} needs a key and has none"
     return ModelError("auth", message, "; or ".join(ways))

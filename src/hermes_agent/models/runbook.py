@@ -88,7 +88,7 @@ class RunbookModel:
             reply = self._reply(request.messages)
         except _Differs as differs:
             if inner is None:
-                reply = self._said(f"{STOPPED}{differs}\nnobody was woken: no model is set up")
+                reply = self._said(f"{STOPPED}{differs}\nno model is set up to take over")
         if reply is not None:
             yield Delta(reply.text)
             yield reply
@@ -157,7 +157,7 @@ def _result_of(move: _Move, replied: Message | None, result: Message | None) -> 
             given = (call.id.startswith(_CALL), call.name, call.arguments)
             if given == (True, TERMINAL, move.call(call.id).arguments):
                 return result
-    raise _Differs("somebody else went on from here")
+    raise _Differs("somebody else took over from here")
 
 
 def _worked_through(book: Runbook, skill: str) -> Generator[_Move, CommandOutcome, str]:

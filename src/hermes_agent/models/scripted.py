@@ -99,7 +99,7 @@ class ScriptedModel:
         """The reply to a request, and the delay before it."""
         number = replies_so_far(request)
         if number >= len(self._replies):
-            raise self._used_up(f"its {len(self._replies)} replies are given")
+            raise self._used_up(f"its {len(self._replies)} replies are used up")
         reply = self._replies[number]
         return (reply if isinstance(reply, Reply) else reply(request)), 0.0
 
@@ -220,7 +220,7 @@ class _TurnModel(ScriptedModel):
             fitting = fitting or [entry for entry in turns if entry.when is None]
             served += [e for e in fitting if not _is_among(e, served)][:1] or fitting[-1:]
         if not fitting:
-            raise self._used_up(f"no turn of it fits {begun[-1]!r}")
+            raise self._used_up(f"no turn matches {begun[-1]!r}")
         return served[-1]
 
 

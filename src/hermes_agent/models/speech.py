@@ -83,7 +83,7 @@ class Speech:
             except msgspec.MsgspecError:
                 where = f"{wire.shown_url}{path}"
                 raise ModelError(
-                    "garbage", f"{where} answered with no transcript: {shown(said)}"
+                    "garbage", f"{where} answered without a transcript: {shown(said)}"
                 ) from None
 
 

@@ -58,8 +58,8 @@ def signs(*candidates: dict[str, Any]) -> str:
 ANSWERS: Answers = {
     "signs of store": SIGN, "start store": "started", "is store up": "up",
     "skill": f"the skill\n```json\n{json.dumps(BOOK)}\n```",
-    "verify": "shop: holds\nall checks hold: resolve it", "hypothesis": "h1 is on the board",
-    "keep": "copies kept", "undo": "put back /etc/store.conf", "resolve": "inc-1 is resolved",
+    "verify": "shop: OK\nall checks pass: resolve it", "hypothesis": "h1 is on the board",
+    "keep": "copies saved", "undo": "put back /etc/store.conf", "resolve": "inc-1 is resolved",
     "signs": signs(), "false_alarm": "inc-1 is closed", "escalate": "inc-1 is escalated",
 }  # fmt: skip
 
@@ -144,12 +144,12 @@ async def test_what_made_the_checks_hold_is_not_taken_back_though_a_sign_is_left
     course = await played(brief(FITS), is_store_up="!no\n[exit code 1]")
     assert course.acts()[-1] == "escalate"
     assert "undo" not in course.acts()
-    assert "the checks hold, but service-crash still sees" in course.act("escalate")["summary"]
+    assert "the checks pass, but service-crash still sees" in course.act("escalate")["summary"]
 
 
 async def test_a_remedy_that_is_refused_as_not_lasting_is_handed_over_with_the_reason() -> None:
     course = await played(
-        brief(FITS), resolve="!it is not resolved:\nthe checks hold, but: it grows"
+        brief(FITS), resolve="!it is not resolved:\nthe checks pass, but: it grows"
     )
     assert course.acts()[-1] == "escalate"
     assert "but: it grows" in course.act("escalate")["summary"]

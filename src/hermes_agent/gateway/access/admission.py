@@ -31,9 +31,9 @@ MAX_STRANGERS = 10_000
 """Strangers remembered per channel, so that nobody can fill the memory."""
 
 WELCOME = "Welcome. You can talk to me now; /help lists the commands."
-KNOWN = "You are {role} on {channel} now; /help lists the commands."
-NO_CODE = "This code is not valid, or no longer. Owners can make one with `/pair`."
-NOT_HERE = "Everybody here can see this code. Make another one and send it to me in private."
+KNOWN = "You are now {role} on {channel}; /help lists the commands."
+NO_CODE = "This code is invalid or has expired. Owners can create one with `/pair`."
+NOT_HERE = "Everyone here can see this code. Create another one and send it to me in private."
 NEW_HOME = (
     "This chat is now the home of {channel}: requests for approval and messages with no other "
     "target come here. `hermes config set channels.{channel}.home CHAT` changes that."
@@ -67,7 +67,7 @@ class Admission:
         self._refresh()
         channels = self._context.settings.channels
         if channel not in channels:
-            known = ", ".join(sorted(channels)) or "none is set up"
+            known = ", ".join(sorted(channels)) or "none set up"
             raise UsageError(f"no channel called {channel!r}", f"channels: {known}")
         if policy:
             GateFactory(self._context.home.path, Path.home()).expect(policy)

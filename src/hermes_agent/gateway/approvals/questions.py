@@ -215,9 +215,9 @@ class AnswerHandler:
             if _names(short, one.effect, parked_hash(self._ids, one.effect))
         ]  # fmt: skip
         if len(parked) != 1:
-            raise UsageError("nothing with this id is parked", "/parked lists what is")
+            raise UsageError("nothing with this id is parked", "/parked lists parked calls")
         await self._sessions.decide(parked[0].effect, decision, who(identity))
-        return f"{decision}: it continues"
+        return f"{decision}: resuming"
 
     async def answer_freely(self, identity: Identity, binding: ChatBinding, text: str) -> bool:
         """Uses a message as the answer to the question of its session, if there is one."""

@@ -37,9 +37,9 @@ from hermes_agent.runtime.services import Domains
 AT_HOME = (INCIDENTS, JOBS, "commander")
 """Sources of sessions without a chat, whose questions go to home chats."""
 
-ASKED = "Nobody I know here may answer this, so I have also asked elsewhere."
+ASKED = "Nobody here is allowed to answer this, so I have also asked elsewhere."
 NOBODY = (
-    "Nobody I know here may answer this, and I know nobody else to ask in a chat. Whoever runs me "
+    "Nobody here is allowed to answer this, and there is no other chat to ask in. Whoever runs me "
     "can decide it with `hermes approvals` or `hermes parked`."
 )
 ABOUT = 120
@@ -235,13 +235,13 @@ class ApprovalRouter:
 
 def _waiting(one: Question | Parked, asked: bool) -> RenderedQuestion:
     """For those who may not answer it."""
-    what = "this needs the approval of somebody else"
+    what = "this needs someone else's approval"
     if isinstance(one, Parked):
-        what = "this was started, and it is unknown how it ended"
+        what = "this was started, but its outcome is unknown"
     if asked:
         return RenderedQuestion(f"I am waiting: {what}. I have asked.", ())
     command = "hermes parked" if isinstance(one, Parked) else "hermes approvals"
     return RenderedQuestion(
-        f"I am waiting: {what}, and I know nobody to ask in a chat. Whoever runs me can decide it "
+        f"I am waiting: {what}, and there is no chat to ask in. Whoever runs me can decide it "
         f"with `{command}`.", (),
     )  # fmt: skip

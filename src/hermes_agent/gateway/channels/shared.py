@@ -165,7 +165,7 @@ async def quietly(who: str, call: Awaitable[Any], trouble: tuple[type[BaseExcept
     try:
         await call
     except trouble as error:
-        log.info("%s did not accept a request: %s", who, error)
+        log.info("%s rejected a request: %s", who, error)
 
 
 class MultipartSend:
@@ -197,7 +197,7 @@ class ReadCursors:
         try:
             self.by_chat = msgspec.json.decode(mark or "{}", type=dict[str, str])
         except msgspec.DecodeError:
-            log.warning("the cursor %r is malformed; reading starts anew", mark[:200])
+            log.warning("the cursor %r is malformed; reading from the start", mark[:200])
             self.by_chat = {}
 
     def seen(self, chat: str, id: str) -> None:
@@ -250,7 +250,7 @@ class LatestReceived:
         """Raises if the platform has later messages than those that came in."""
         for chat in list(self._ids)[-CHECKED:]:
             if not await self.reaches(chat, await latest(chat)):
-                raise HermesError(f"{who} holds messages that do not reach us")
+                raise HermesError(f"{who} has messages that did not arrive here")
 
 
 class ProbeWords:

@@ -211,7 +211,7 @@ class Outbox:
         due: float | None = now
         if not (error.again or error.channel) or (counted and delivery.attempts + 1 >= ATTEMPTS):
             self._failures.pop(chat, None)
-            log.error("%s gives up on message %s: %s", name, delivery.id, error.message)
+            log.error("%s gave up on message %s: %s", name, delivery.id, error.message)
             due = None
         elif error.channel:
             self._troubles += 1

@@ -32,7 +32,7 @@ BINDING_SECONDS = 2.0
 MAX_CACHED = 5_000
 
 STOPPED = "(stopped)"
-SILENT = "Done; there is nothing to report."
+SILENT = "Done; nothing to report."
 
 _SAID = (ev.Replied, ev.TurnFinished)
 _DECIDED = (ev.QuestionAnswered, ev.ApprovalGiven, ev.ParkDecided)
@@ -271,6 +271,6 @@ def _end_text(end: ev.TurnFinished, group: bool) -> str:
         case "failed":
             return f"That did not work: {end.error}{hint}"
         case "budget":
-            return f"I stop here: {end.error}{hint}"
+            return f"I am stopping here: {end.error}{hint}"
         case _:
             return ""

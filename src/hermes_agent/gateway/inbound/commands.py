@@ -152,7 +152,7 @@ async def _retry(here: CommandContext, words: str) -> str:
         session.id in router.sessions.working
         and await router.context.store.waiting(session.id, key) is None
     ):
-        raise UsageError("I am still working on it", "/stop stops it; /parked decides what waits")
+        raise UsageError("I am still working on it", "/stop stops it; /parked handles parked calls")
     text = f"({_why_again(end)} {STANDS})"
     text = f"{text}\n{words}" if words else text
     if here.entry.arrived.group:
@@ -178,13 +178,13 @@ async def _status(here: CommandContext, _words: str) -> str:
             [one for one in await router.context.store.questions() if one.session == session.id]
         )
         lines = [f"session {session.id}: {session.state}, {session.model}"]
-        lines += [f"{waits} open questions"] if waits else []
+        lines += [f"open questions: {waits}"] if waits else []
         lines.append(f"while it works, messages {_BUSY[here.binding.busy]}")
     if here.owner:
         lines += [
-            f"{len(router.sessions.working)} sessions at work",
+            f"sessions working: {len(router.sessions.working)}",
             f"store: {router.context.store.health.state}",
-            f"{len(await router.context.store.parked())} parked effects",
+            f"parked calls: {len(await router.context.store.parked())}",
         ]
     return "\n".join(lines) or "This chat has no session yet."
 
@@ -212,7 +212,7 @@ async def _resume(here: CommandContext, words: str) -> str:
     except NotFound:
         session = None
     if session is None or not _is_visible(here, session):
-        raise UsageError(f"no session {words!r} of yours", "/sessions lists them")
+        raise UsageError(f"you have no session {words!r}", "/sessions lists them")
     await here.router.bind(here.entry.arrived, here.identity, session)
     return f"This chat continues session {session.id}: {session.title}"
 
@@ -246,12 +246,12 @@ async def _cost(here: CommandContext, _words: str) -> str:
 
 async def _undo(here: CommandContext, words: str) -> str:
     if words and not words.isdigit():
-        raise UsageError(f"not a number: {words!r}", "/undo 2 goes back two messages")
+        raise UsageError(f"not a valid number: {words!r}", "/undo 2 goes back two messages")
     key, by = f"undo:{here.entry.number}", who(here.identity)
     history = here.router.session_history
     done = await history.rewind(await here.session(), back=int(words or 1), by=by, key=key)
     effects = ", ".join(dict.fromkeys(one.text for one in done.effects))
-    return f"Back to before: {done.text}\n{f'What was done stays: {effects}' if effects else ''}"
+    return f"Back to before: {done.text}\n{f'Not undone: {effects}' if effects else ''}"
 
 
 async def _branch(here: CommandContext, words: str) -> str:
@@ -285,7 +285,9 @@ async def _skills(here: CommandContext, _words: str) -> str:
 
 async def _task(here: CommandContext, words: str) -> str:
     if words not in ("", "list"):
-        raise UsageError(f"/task {words} is not for chats", "/task list; ask the agent for more")
+        raise UsageError(
+            f"/task {words} is not available in chats", "/task list; ask the agent for more"
+        )
     jobs = await here.router.context.store.jobs.jobs(limit=LISTED)
     return "\n".join(_job_line(one) for one in jobs) or "There are no jobs."
 
@@ -307,14 +309,14 @@ async def _deny(here: CommandContext, words: str) -> str:
 async def _answer(here: CommandContext, words: str) -> str:
     short, _, answer = words.partition(" ")
     if not answer.strip():
-        raise UsageError("answer what: /answer ID WORDS")
+        raise UsageError("nothing to answer: write /answer ID WORDS")
     return await here.router.answers.answer(here.identity, here.binding, short, answer.strip())
 
 
 async def _approvals(here: CommandContext, _words: str) -> str:
     ids, rows = here.router.ids, await here.router.context.store.questions()
     lines = [f"`{question_hash(ids, one.id)[:SHORT]}` {one.text[:200]}" for one in rows]
-    return "\n".join(lines) or "No question is open."
+    return "\n".join(lines) or "There are no open questions."
 
 
 async def _parked(here: CommandContext, words: str) -> str:
@@ -331,7 +333,7 @@ async def _parked(here: CommandContext, words: str) -> str:
 
 async def _pair(here: CommandContext, words: str) -> str:
     if here.entry.arrived.group:
-        raise UsageError("everybody here would see the code", "write to me in private")
+        raise UsageError("everyone here would see the code", "write to me in private")
     if words not in ("", "member", "owner"):
         raise UsageError(f"no role called {words!r}", "member or owner")
     role: Role = "owner" if words == "owner" else "member"
@@ -358,12 +360,12 @@ COMMANDS = {
     "help": ChatCommand(_help, "/help", ABOUT["help"]),
     "new": ChatCommand(_new, "/new", "start a new session; stops what is running"),
     "stop": ChatCommand(_stop, "/stop", ABOUT["stop"]),
-    "retry": ChatCommand(_retry, "/retry [WORDS]", "repeat the last turn; what is done stays done"),
+    "retry": ChatCommand(_retry, "/retry [WORDS]", "repeat the last turn; earlier changes stay"),
     "status": ChatCommand(_status, "/status", "what is running"),
     "sessions": ChatCommand(_sessions, "/sessions", ABOUT["sessions"]),
     "resume": ChatCommand(_resume, "/resume ID", ABOUT["resume"]),
     "model": ChatCommand(_model, "/model [NAME] [EFFORT]", ABOUT["model"]),
-    "effort": ChatCommand(_model, "/effort EFFORT", "how hard the model should think", owners=True),
+    "effort": ChatCommand(_model, "/effort EFFORT", "how much the model should think", owners=True),
     "undo": ChatCommand(_undo, "/undo [N]", ABOUT["undo"]),
     "branch": ChatCommand(_branch, "/branch [NAME]", ABOUT["branch"]),
     "compact": ChatCommand(_compact, "/compact", ABOUT["compact"]),
@@ -378,7 +380,9 @@ COMMANDS = {
         _parked, "/parked [retry|skip|it-happened ID]", ABOUT["parked"], owners=True
     ),
     "task": ChatCommand(_task, "/task list", "list jobs and when they are due", owners=True),
-    "pair": ChatCommand(_pair, "/pair [member|owner]", "a code that lets somebody in", owners=True),
+    "pair": ChatCommand(
+        _pair, "/pair [member|owner]", "create a code that lets someone in", owners=True
+    ),
     "queue": ChatCommand(_busy("queue"), "/queue", "messages wait while I work"),
     "steer": ChatCommand(_busy("steer"), "/steer", "messages join my current work"),
     "interrupt": ChatCommand(_busy("interrupt"), "/interrupt", "messages stop my current work"),

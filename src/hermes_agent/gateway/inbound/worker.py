@@ -38,7 +38,7 @@ def _as_wav(data: bytes) -> bytes:
     words = [program, "-v", "error", "-i", "pipe:0", "-ac", "1", "-ar", "16000", "-f", "wav"]
     done = subprocess.run([*words, "pipe:1"], input=data, capture_output=True, check=False)
     if done.returncode != 0 or not done.stdout:
-        raise ValueError("the memo contains no readable sound")
+        raise ValueError("the memo has no readable audio")
     return done.stdout
 
 

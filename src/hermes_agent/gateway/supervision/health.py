@@ -136,7 +136,7 @@ class Liveness:
     async def _was_proven(self, now: float) -> None:
         before = self.proof
         if before.announced:
-            text = f"{self._title} works again: it receives messages."
+            text = f"{self._title} is receiving messages again."
             await self._announce(self._connection.name, f"well/{_since(before)}", text)
         self.proof = replace(
             self.proof, proven=now, tried=now, failures=0, error="", restarts=0, announced=False
@@ -149,7 +149,7 @@ class Liveness:
         hopeless = self._connection.state in ("refused", "missing")
         if (hopeless or proof.restarts >= self._settings().restarts) and not proof.announced:
             last = _ago(now - proof.proven) if proof.proven else "never"
-            text = f"{self._title} does not receive messages: {error}. Last proven: {last}."
+            text = f"{self._title} is not receiving messages: {error}. Last verified: {last}."
             channels = await self._announce(self._connection.name, f"deaf/{_since(proof)}", text)
             log.error("%s (announced on: %s)", text, ", ".join(channels) or "no other channel")
             self.proof = replace(self.proof, announced=True)
@@ -171,7 +171,7 @@ def _ago(seconds: float) -> str:
 
 
 def in_words(proof: ChannelHealth, now: float) -> str:
-    words = [f"last proven {_ago(now - proof.proven)}" if proof.proven else "never proven"]
+    words = [f"last verified {_ago(now - proof.proven)}" if proof.proven else "never connected"]
     if proof.received:
         words.append(f"last received {_ago(now - proof.received)}")
     if proof.failures:

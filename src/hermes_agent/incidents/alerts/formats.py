@@ -89,15 +89,15 @@ class _Page(Struct):
 def signals_of(kind: str, body: bytes) -> list[Signal]:
     """The signals of a webhook; none where it reports nothing firing or resolved."""
     if kind not in READERS:
-        raise UsageError(f"no format called {kind!r}", f"there are: {', '.join(READERS)}")
+        raise UsageError(f"no alert format called {kind!r}", f"available: {', '.join(READERS)}")
     try:
         return READERS[kind](body)
     except msgspec.MsgspecError as error:
         raise UsageError(
-            f"this is no message of {kind}: {error}", f"see the format of {kind}'s webhooks"
+            f"not a valid {kind} message: {error}", f"see the format of {kind}'s webhooks"
         ) from None
     except (UnicodeDecodeError, RecursionError):
-        raise UsageError(f"this is no message of {kind}", "it must be JSON in UTF-8") from None
+        raise UsageError(f"not a valid {kind} message", "it must be JSON in UTF-8") from None
 
 
 def _alerts(source: SignalSource, body: bytes) -> list[Signal]:
@@ -105,7 +105,7 @@ def _alerts(source: SignalSource, body: bytes) -> list[Signal]:
     if len(message.alerts) > MAX_ALERTS:
         raise TooMuch(
             f"{len(message.alerts):,} alerts in one message are too many",
-            f"send {MAX_ALERTS} at a time at most, or group them where they come from",
+            f"send at most {MAX_ALERTS} at a time, or group them at the source",
         )
     cut = f"{message.truncatedAlerts} more were left out" if message.truncatedAlerts else ""
     return [

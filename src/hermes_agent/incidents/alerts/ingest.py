@@ -138,7 +138,7 @@ class Intake:
         try:
             await self._store.change(
                 id,
-                [("resolved", "every signal of it has ceased", {})],
+                [("resolved", "all its signals have cleared", {})],
                 self._notices(ended, "resolved", 1, text),
                 frozenset({"escalated"}),
                 state="resolved",

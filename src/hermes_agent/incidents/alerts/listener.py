@@ -61,7 +61,9 @@ class AlertListener(HttpListener):
             token = self._token()
         except HermesError as error:
             self.report(error)
-            return reply({"error": "no alerts are taken now", "hint": "`hermes doctor`"}, 503)
+            return reply(
+                {"error": "not accepting alerts right now", "hint": "`hermes doctor`"}, 503
+            )
         self.report(None)
         signature = request.headers.get("x-pagerduty-signature", "")
         if not signature and not knows(request.headers.get("authorization", ""), token):

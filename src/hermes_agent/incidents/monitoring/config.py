@@ -128,16 +128,16 @@ class CheckFiles:
                 found[path.name] = mark, read(path.name, text)
             except FileNotFoundError:
                 if path.is_symlink():  # otherwise it was removed since
-                    found[path.name] = _unread(path.name, "the link leads nowhere")
+                    found[path.name] = _unread(path.name, "broken link")
             except (OSError, UnicodeDecodeError) as error:
-                why = str(error.strerror) if isinstance(error, OSError) else "it is not UTF-8"
+                why = str(error.strerror) if isinstance(error, OSError) else "not UTF-8"
                 found[path.name] = _unread(path.name, why)
         self._read = found
         return _together([loaded for _, loaded in found.values()])
 
 
 def _unread(file: str, why: str) -> tuple[tuple[int, int, int], LoadedChecks]:
-    wrong = PolicyProblem(file, 1, 1, f"cannot be read: {why}", "mend or remove it")
+    wrong = PolicyProblem(file, 1, 1, f"cannot be read: {why}", "fix or remove it")
     return (0, 0, 0), LoadedChecks(problems=(wrong,))
 
 
@@ -151,7 +151,7 @@ def _together(files: list[LoadedChecks]) -> LoadedChecks:
         problems += loaded.problems
         for entry in loaded.entries:
             if entry.name in names:
-                what = f"{entry.name!r} is the name of another entry, in {names[entry.name]}"
+                what = f"{entry.name!r} is already the name of an entry in {names[entry.name]}"
                 problems.append(
                     PolicyProblem(entry.file, 1, 1, what, "give one of them another name")
                 )
@@ -192,10 +192,10 @@ class _Reader(PolicyReader):
         given = self.mapping(node, "a check", _CHECK)
         name = self.string(given["name"], "name") if "name" in given else ""
         if "name" not in given and node.pairs is not None:
-            self.wrong(node, "a check needs a name", "name: a word of your own")
+            self.wrong(node, "a check needs a name", "add name: with a word of your own")
         elif "name" in given and not _NAME.fullmatch(name):
             hint = "letters, digits, dots, dashes and underscores, at most 64"
-            self.wrong(given["name"], f"{name!r} cannot be a name", hint)
+            self.wrong(given["name"], f"not a valid name: {name!r}", hint)
         if "log" in given:
             return self._log(given, name)
         return self._check(node, given, name)
@@ -206,7 +206,9 @@ class _Reader(PolicyReader):
             place = given.get("run", node)
             self.wrong(place, "a check needs a command", "run: the command, or log: for a log")
         if "level" in given and "every" in given:
-            self.wrong(given["every"], "level and every say the same", "leave one of them out")
+            self.wrong(
+                given["every"], "level and every both set the interval", "leave one of them out"
+            )
         level = self.choice(given["level"], "level", tuple(EVERY)) if "level" in given else ""
         every = self._seconds(given["every"], "every") if "every" in given else 0.0
         timeout = self._seconds(given["timeout"], "timeout") if "timeout" in given else TIMEOUT
@@ -229,13 +231,13 @@ class _Reader(PolicyReader):
 
     def _log(self, given: Mapping[str, Node], name: str) -> LogPattern:
         for other in [key for key in given if key not in (*_SHARED, "log")]:
-            self.wrong(given[other], f"what reads a log has no {other!r}", "leave it out")
+            self.wrong(given[other], f"a log check has no {other!r}", "leave it out")
         said = self.mapping(given["log"], "log", _LOG)
         if given["log"].pairs is not None and said.keys() != set(_LOG):
             self.wrong(given["log"], "log needs a path and a pattern", "log: {path: …, pattern: …}")
         path = self.string(said["path"], "path") if "path" in said else "/"
         if not path.startswith("/"):
-            self.wrong(said["path"], f"the path {path!r} is not absolute", "begin it with /")
+            self.wrong(said["path"], f"the path {path!r} is not absolute", "start it with /")
         return LogPattern(
             name, path, self._pattern(said, "pattern"), self._text(given, "service"),
             self._severity(given), self._text(given, "owner"), self._needs(given),

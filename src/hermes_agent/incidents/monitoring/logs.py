@@ -208,8 +208,8 @@ class LogReader:
     async def _wait_for_file(self, path: str, places: dict[str, LogCursor]) -> None:
         """A log that does not exist yet is later read from its beginning."""
         if path not in self.missing:
-            log.warning("the log %s cannot be read now; it is waited for", path)
-        self.missing[path] = "it is not there, is no file, or may not be read"
+            log.warning("the log %s cannot be read; waiting for it", path)
+        self.missing[path] = "it is missing, not a file, or not readable"
         if path not in places and not await asyncio.to_thread(os.path.lexists, path):
             places[path] = LogCursor(path, "0:0:0:0", 0)
             await self._store.save_log_cursor(places[path])
@@ -221,7 +221,7 @@ class LogReader:
         shown = lines[-SHOWN:] or text.splitlines()[-SHOWN:]
         more = "or more " if len(lines) >= MAX_LINES else ""
         count = f"{len(lines)} {more}lines of {pattern.path}" if len(lines) > 1 else pattern.path
-        what = f"{pattern.name} stands in {pattern.path}"
+        what = f"{pattern.name} found in {pattern.path}"
         await self._raise_for(pattern, "log", what, "\n".join([f"{count}:", *shown]))
 
     async def _raise_for(self, pattern: LogPattern, kind: str, what: str, detail: str) -> None:

@@ -124,12 +124,12 @@ def judged(check: Check, done: CommandState, timeout: float) -> CheckOutcome:
     if done.state == "timeout":
         return failed(f"it took longer than {timeout:g} s")
     if done.state != "exited":
-        return failed(f"it did not end by itself: {done.state}")
+        return failed(f"it did not finish: {done.state}")
     expect = check.expect
     if expect.exit is not None and done.code != expect.exit:
         return failed(f"exit code {done.code}, not {expect.exit}")
     if expect.output and not matches(expect.output, output):
-        return failed(f"its output does not hold {expect.output!r}")
+        return failed(f"its output does not contain {expect.output!r}")
     if expect.no_output and matches(expect.no_output, output):
-        return failed(f"its output holds {expect.no_output!r}")
+        return failed(f"its output contains {expect.no_output!r}")
     return CheckOutcome(True, "", done.code, output)

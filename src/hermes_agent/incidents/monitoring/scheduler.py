@@ -155,7 +155,7 @@ class CheckScheduler:
             if task.cancelled() or (error := task.exception()) is None:
                 return
             if isinstance(error, HermesError):
-                log.warning("what the check %s came to is not kept: %s", watched.name, error)
+                log.warning("the result of check %s was not saved: %s", watched.name, error)
             else:
                 log.error("check %s: %s", watched.name, error, exc_info=error)
 
@@ -185,7 +185,7 @@ class CheckScheduler:
             return ""
         if failing:
             return f"{len(failing)} of {len(mine)} {level} checks fail: {', '.join(failing)}"
-        return f"{len(mine)} {level} checks hold" if len(mine) > 1 else f"the {level} check holds"
+        return f"{len(mine)} {level} checks pass" if len(mine) > 1 else f"the {level} check passes"
 
     async def _once(self, watched: Watched, by_hand: bool) -> CheckOutcome:
         async with self._slots.setdefault(watched.check.terminal, asyncio.Semaphore(AT_ONCE)):

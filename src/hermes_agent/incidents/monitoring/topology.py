@@ -35,12 +35,12 @@ def _load(path: Path) -> tuple[tuple[MonitoredService, ...], tuple[PolicyProblem
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8"
         if isinstance(error, FileNotFoundError):
             if not path.is_symlink():
                 return (), ()
-            why = "the link leads nowhere"
-        return (), (PolicyProblem(NAME, 1, 1, f"cannot be read: {why}", "mend or remove it"),)
+            why = "broken link"
+        return (), (PolicyProblem(NAME, 1, 1, f"cannot be read: {why}", "fix or remove it"),)
     return read(text)
 
 
@@ -57,7 +57,7 @@ def read(text: str) -> tuple[tuple[MonitoredService, ...], tuple[PolicyProblem, 
     if services is None or services.is_null:
         return (), tuple(reader.problems)
     if services.pairs is None:
-        reader.wrong(services, "services must be a mapping of names to what is known of them")
+        reader.wrong(services, "services must be a mapping of names to facts")
     found = [_service(reader, key.text or "", node) for key, node in services.pairs or ()]
     return tuple(found), tuple(reader.problems)
 

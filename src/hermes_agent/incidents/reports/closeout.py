@@ -111,8 +111,8 @@ async def learn(backend: IncidentBackend, incident: Incident) -> None:
     if await learns(backend, incident) and not await _is_learned(backend, incident.skill):
         name = await _have_written(backend, incident)
         kept = name in {one.name for one in await backend.knowledge.skills()}
-        done = "was written" if kept else "is proposed: a person must agree (`hermes proposals`)"
-        text = f"the skill {name} {done}" if name else "nothing was written down"
+        done = "was saved" if kept else "is proposed and needs approval (`hermes proposals`)"
+        text = f"the skill {name} {done}" if name else "no skill was written"
         await backend.incidents.change(incident.id, [("learned", text, {"skill": name})])
 
 
@@ -165,7 +165,7 @@ async def _learn_topology(backend: IncidentBackend, incident: Incident) -> None:
     services |= {check.service or check.name for check in await backend.watched(incident)}
     services |= {incident.service, *incident.related} - {""}
     if incident.service and culprit != incident.service and culprit in services:
-        about = f"found out in {incident.id}"
+        about = f"learned in {incident.id}"
         await backend.incidents.learn_service(
             MonitoredService(incident.service, (culprit,), about=about, learned=True)
         )
@@ -179,7 +179,7 @@ def judged(incident: Incident, entries: Sequence[TimelineEntry]) -> tuple[Outcom
     if any(entry.kind == "escalated" for entry in entries):
         return "bad", "the incident was escalated"
     if incident.state == "resolved":
-        return "good", "the incident was resolved, and its checks held"
+        return "good", "the incident was resolved, and its checks passed"
     return "unknown", f"the incident is {incident.state}"
 
 

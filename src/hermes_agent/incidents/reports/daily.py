@@ -66,37 +66,37 @@ def briefing_text(facts: BriefingFacts) -> str:
     lines = [
         f"# Briefing of {time.strftime('%A, %Y-%m-%d', time.localtime(facts.now))}",
         "",
-        f"{len(day)} incidents since yesterday, {len(ended)} resolved{mean}.",
+        f"Incidents since yesterday: {len(day)}, resolved: {len(ended)}{mean}.",
         "",
         "## Incidents",
         "",
         *(_incident_lines(day, facts.now) or ["None."]),
         "",
-        "## What was checked",
+        "## Checks",
         "",
         *_checked(facts, since, facts.now),
         "",
         "## Trends",
         "",
-        *(_trends(facts) or ["Nothing changed against the week before."]),
+        *(_trends(facts) or ["No change from the week before."]),
         "",
         "## Risks",
         "",
-        *([f"- {risk}" for risk in risks(facts)] or ["None that the figures show."]),
+        *([f"- {risk}" for risk in risks(facts)] or ["None visible in the figures."]),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _checked(facts: BriefingFacts, since: float, until: float) -> list[str]:
     if not facts.checks:
-        return ["No checks: `hermes watch add` writes one."]
+        return ["No checks: `hermes watch add` adds one."]
     rows = [
         "| check | service | now | runs | failures | seconds each |",
         "|---|---|---|--:|--:|--:|",
     ]
     for check in facts.checks:
         runs, failures, seconds = _sum(facts.hours, check.name, since, until)
-        now = {True: "holds", False: "**fails**", None: "not run yet"}[check.state.ok]
+        now = {True: "OK", False: "**fails**", None: "not run yet"}[check.state.ok]
         each = f"{seconds / runs:.2f}" if runs else "-"
         rows.append(f"| {check.name} | {check.service} | {now} | {runs} | {failures} | {each} |")
     return rows
@@ -152,7 +152,9 @@ def risks(facts: BriefingFacts) -> list[str]:
     for check in facts.checks:
         if check.state.ok is False:
             detail = check.state.detail.split("\n", 1)[0]
-            found.append(f"{check.name} fails since {_stamp(check.state.since)}: {detail}")
+            found.append(
+                f"{check.name} has been failing since {_stamp(check.state.since)}: {detail}"
+            )
     week = [one for one in facts.incidents if one.opened >= facts.now - 7 * DAY]
     counts = Counter(one.service for one in week if one.service and one.source != "drill")
     found += [
@@ -160,7 +162,7 @@ def risks(facts: BriefingFacts) -> list[str]:
         if count >= AGAIN
     ]  # fmt: skip
     found += [
-        f"{one.id} was escalated and is not over: {one.title}"
+        f"{one.id} was escalated and is still open: {one.title}"
         for one in facts.incidents
         if one.state == "escalated"
     ]

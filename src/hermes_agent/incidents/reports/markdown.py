@@ -28,7 +28,7 @@ def markdown(made: IncidentReport) -> str:
 
 
 def _head(made: IncidentReport) -> str:
-    took = "not over" if made.seconds is None else span(made.seconds)
+    took = "still open" if made.seconds is None else span(made.seconds)
     lasted = [("time to recover", took)] if made.state != "closed" else []
     rows = [
         ("severity", made.severity),
@@ -47,7 +47,7 @@ def _head(made: IncidentReport) -> str:
 
 def _cause(made: IncidentReport) -> str:
     if (found := made.diagnosis) is None:
-        return "## Cause\n\nNobody has said what it was."
+        return "## Cause\n\nNo cause was recorded."
     meaning = CATEGORIES.get(found.category, "")
     lines = [
         "## Cause",
@@ -96,13 +96,13 @@ def _action(one: ReportedAction) -> str:
 
 
 def _needed(made: IncidentReport) -> str:
-    return f"## What people must do\n\n{_plain(made.needed)}" if made.needed else ""
+    return f"## What remains to be done\n\n{_plain(made.needed)}" if made.needed else ""
 
 
 def _prevent(made: IncidentReport) -> str:
     lines = [f"- {_plain(one)}" for one in made.prevent]
-    lines += [f"- the skill `{made.learned}` was written down"] if made.learned else []
-    return "\n".join(["## What would prevent it", "", *lines]) if lines else ""
+    lines += [f"- the skill `{made.learned}` was saved"] if made.learned else []
+    return "\n".join(["## Prevention", "", *lines]) if lines else ""
 
 
 def _believed(made: IncidentReport) -> str:
@@ -113,7 +113,7 @@ def _believed(made: IncidentReport) -> str:
         f"({len(one.supports)} for, {len(one.contradicts)} against)"
         for one in made.hypotheses
     ]
-    return "\n".join(["## What was believed", "", *lines])
+    return "\n".join(["## Hypotheses", "", *lines])
 
 
 def _stands(believed: str, state: str) -> str:
@@ -143,7 +143,7 @@ def _work(made: IncidentReport) -> str:
         f"- session {made.session}{children}",
         f"- model {made.model or '-'}: {work}",
     ]
-    lines += [f"- healed by the skill `{made.skill}`"] if made.skill else []
+    lines += [f"- fixed by the skill `{made.skill}`"] if made.skill else []
     return "\n".join(lines)
 
 

@@ -158,7 +158,7 @@ async def _work(journal: Journal, incident: Incident, results: Path) -> _Work:
 
 def _impact(incident: Incident) -> str:
     hit = [name for name in dict.fromkeys([incident.service, *incident.related]) if name]
-    end = f"until {utc_stamp(incident.ended)}" if incident.ended is not None else "and still is"
+    end = f"until {utc_stamp(incident.ended)}" if incident.ended is not None else "until now"
     count = f"{incident.signals} signal{'s' if incident.signals != 1 else ''}"
     return f"{', '.join(hit) or 'unknown'}, from {utc_stamp(incident.opened)} {end} ({count})"
 

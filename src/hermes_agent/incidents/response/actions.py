@@ -52,7 +52,7 @@ from hermes_agent.incidents.response.verification import (
 from hermes_agent.learning.skills.template import argument_words
 
 NO_FAULT = "no-fault"
-MADE = "the checks that hold now, twice, were made by the session itself"
+MADE = "the checks that passed, twice, were added by the session itself"
 """A warning for people, where nobody else defined a check."""
 UNDO = 10
 """Actions that are named to be undone."""
@@ -180,15 +180,15 @@ class IncidentTool:
         seen = await self._backend.run(self._session, script, None, source=COPIES)
         made, failed = copies_made(self._id, number, paths, seen.output)
         if not made:
-            raise ToolError(f"no copy could be kept: {seen.shown}", "change nothing there")
-        text = f"copies kept of {', '.join(one.path for one in made)}"
+            raise ToolError(f"no copy could be saved: {seen.shown}", "change nothing there")
+        text = f"copies saved of {', '.join(one.path for one in made)}"
         said = [f"{text}; `undo` puts them back", *(f"no copy of {path}" for path in failed)]
         data = {KEPT: [{"path": x.path, "copy": x.copy, "absent": x.absent} for x in made]}
         return await self._keep(by, [("note", text, data)], "\n".join(said))
 
     async def undo_script(self) -> str:
         if not (copies := stored_copies(await self._backend.incidents.timeline(self._id))):
-            raise ToolError("no copies are kept that could be put back", retry="never")
+            raise ToolError("there are no copies to put back", retry="never")
         return undo_script(copies)
 
     # hypotheses
@@ -228,7 +228,7 @@ class IncidentTool:
         held = await check_once(check, self.run)
         if held.ok:
             raise ToolError(
-                "this check holds now, so it cannot show that anything was mended",
+                "this check passes now, so it cannot show that anything was fixed",
                 "use one that fails because of the trouble",
                 "changed",
             )
@@ -236,7 +236,7 @@ class IncidentTool:
             raise ToolError(f"the check cannot be run: {held.detail}", retry="changed")
         return await self._keep(
             by, [("note", f"check {name}: {check.check.run}", {"failed": name})],
-            f"{name} must hold before it is resolved; now: {held.detail}",
+            f"{name} must pass before it is resolved; now: {held.detail}",
             checks=(*incident.checks, check),
         )  # fmt: skip
 
@@ -257,11 +257,11 @@ class IncidentTool:
             names = ", ".join(held.name for held in worse)
             more.append(("worse", f"held before and fails now: {names}", {"checks": names}))
         elif _was_worse(entries):
-            more.append(("rolled-back", "what had got worse holds again", {}))
-        last = "all checks hold: resolve it" if ok else "it is not over"
+            more.append(("rolled-back", "what had got worse passes again", {}))
+        last = "all checks pass: resolve it" if ok else "not over yet"
         lines = [*(held.line for held in own), *_worse(worse, seen), last]
         data = {"ok": ok, "checks": {held.name: held.ok for held in own}}
-        text = "all checks hold" if ok else "; ".join(held.line for held in own if not held.ok)
+        text = "all checks pass" if ok else "; ".join(held.line for held in own if not held.ok)
         kept: NewEntry = ("verified", text or "something got worse", data)
         return await self._keep(by, [kept, *more], "\n".join(lines), state=_state(ok=ok, seen=seen))
 
@@ -313,7 +313,7 @@ class IncidentTool:
             return "there is no check that could show it; add one with check_with"
         if seen.only_looked:
             return (
-                "nothing was changed here, so nothing was mended; where the checks hold, it is a "
+                "nothing was changed here, so nothing was fixed; where the checks pass, it is a "
                 "false_alarm"
             )
         failed = {name for name, ok in start_of(entries).own.items() if not ok}
@@ -335,11 +335,11 @@ class IncidentTool:
         if touched := [call for call in seen.calls if call.did != "looked"]:
             what = "; ".join(call.shown for call in touched[:UNDO])
             how = "was changed" if seen.changes else "may have changed something"
-            return await self._refuse(by, f"it is no false alarm: this {how}: {what}")
+            return await self._refuse(by, f"not a false alarm: this {how}: {what}")
         found = await seen.find_all(given["evidence"])
         own = await check_twice(incident.checks, self.run, self._backend.sleep)
         if failing := [held.line for held in own if not held.ok]:
-            return await self._refuse(by, "\n".join(["it is no false alarm:", *failing]))
+            return await self._refuse(by, "\n".join(["not a false alarm:", *failing]))
         text = f"a false alarm: {given['summary']}"
         kept = await self._keep(
             by, [("closed", text, {})], f"{incident.id} is closed",
@@ -381,7 +381,7 @@ async def escalate(
     backend: IncidentBackend, incident: Incident, diagnosis: Diagnosis, needed: str, by: Provenance
 ) -> str:
     """Hand an incident over to people."""
-    text = f"people must go on: {diagnosis.summary}; needed: {needed}"
+    text = f"people must continue: {diagnosis.summary}; needed: {needed}"
     said = f"{incident.id} is escalated"
     data = {"needed": needed, "effect": by.effect, "session": by.session, "said": said}
     shown = escalated_text(replace(incident, diagnosis=diagnosis), needed)
@@ -429,9 +429,11 @@ def _worse(worse: Sequence[CheckResult], seen: IncidentTranscript) -> list[str]:
     """What got worse, and how to undo each action, the last first."""
     if not worse:
         return []
-    lines = [f"worse: {held.name} held at the start and fails now: {held.detail}" for held in worse]
+    lines = [
+        f"worse: {held.name} passed at the start and fails now: {held.detail}" for held in worse
+    ]
     lines.append("undo what caused it before anything else, the last action first:")
-    undo = [call.undo or f"it says no way back: {call.shown}" for call in seen.changes[-UNDO:]]
+    undo = [call.undo or f"no undo given: {call.shown}" for call in seen.changes[-UNDO:]]
     return [*lines, *(f"- {words}" for words in reversed(undo))]
 
 

@@ -173,7 +173,9 @@ async def _try(candidate: RunbookCandidate, book: Runbook, shared: "_Shared") ->
     if failed:
         return replace(candidate, held=held, failed=failed)
     if book.verify and not (await _held(book.verify, shared))[1]:
-        return replace(candidate, held=held, failed="nothing to do: what it verifies holds")
+        return replace(
+            candidate, held=held, failed="nothing to do: what it verifies already passes"
+        )
     return replace(candidate, fits=True, held=held)
 
 

@@ -26,7 +26,7 @@ How to go about it:
    parallel; they look, you decide.
 2. Keep the board: `incident` with action `hypothesis` for each explanation, with quotes of what you
    have seen for it and against it. Look for what would refute the one you believe.
-3. Mend the cause with the smallest change. Action `keep` copies files aside before you change them,
+3. Fix the cause with the smallest change. Action `keep` copies files aside before you change them,
    `undo` puts them all back: use it when a change did not help. Never delete data, widen
    permissions or raise limits to make a check pass.
 4. `incident` with action `verify`. If it says `worse`, undo first.
@@ -104,9 +104,9 @@ def again(
     lines = [f"{NOT_OVER} your turn ended without resolve, false_alarm or escalate."]
     if failing:
         lines.append(_foreign("checks", "watch", "\n".join(f"- {text}" for text in failing)))
-    lines += [f"- worse: {one.name} held at the start and fails now" for one in worse]
+    lines += [f"- worse: {one.name} passed at the start and fails now" for one in worse]
     if not failing and not worse:
-        lines.append("All checks hold now: say what it was with resolve, or false_alarm.")
+        lines.append("All checks pass now: say what it was with resolve, or false_alarm.")
     else:
         lines.append("Go on, or escalate with what you know and what is needed.")
     if incident.hypotheses:
@@ -186,7 +186,7 @@ def _said(signals: Sequence[Signal]) -> str:
 
 def _checks(held: Sequence[CheckResult]) -> str:
     if not held:
-        return "There is no check: add one with `incident`, action `check_with`, before you mend."
+        return "There is no check: add one with `incident`, action `check_with`, before a fix."
     return _foreign("checks", "watch", "\n".join(f"- {one.line}" for one in held))
 
 
@@ -214,15 +214,17 @@ def skills_text(found: Findings) -> str:
     near = [one for one in found.candidates if one.near][:NEAR]
     lines = []
     if fitting:
-        lines.append("Skills whose signs are there; open one with `skill`, arguments service=NAME:")
+        lines.append(
+            "Skills whose signs are present; open one with `skill`, arguments service=NAME:"
+        )
         lines += [
             f"- {_named(one)} ({one.skill.state}): {one.skill.description}" for one in fitting
         ]
     if near:
-        lines.append("Skills of whose signs a part is there, with the first that is not:")
+        lines.append("Skills that match in part, with the first sign that is missing:")
         lines += [f"- {_named(one)}: {clean(one.failed)}" for one in near]
     if ruled_out := _ruled_out(found):
-        lines.append(f"Skills whose signs are not there: {', '.join(ruled_out)}")
+        lines.append(f"Skills that do not match: {', '.join(ruled_out)}")
     if found.others:
         lines.append("Other skills that may help:")
         lines += [f"- {one.name} ({one.state}): {one.description}" for one in found.others]

@@ -98,12 +98,12 @@ async def _choice(
     if not fitting or not incident.checks:
         return None, "no proven runbook fits"
     if len(fitting) > 1:
-        return None, f"several runbooks fit, so none is worked through alone: {names}"
+        return None, f"several runbooks fit, so none was run automatically: {names}"
     if not await _is_asked_for(backend, incident) and not await runs_unattended(
         backend, fitting[0].skill
     ):
-        return None, f"{names} fits, and its runbook has healed no drill alone yet"
-    return fitting[0], f"{names} is worked through without a model"
+        return None, f"{names} fits, but its runbook has not resolved a drill on its own yet"
+    return fitting[0], f"running {names} without a model"
 
 
 async def _is_asked_for(backend: IncidentBackend, incident: Incident) -> bool:
@@ -139,9 +139,9 @@ async def healed(
         _said(seen, "component") or incident.service,
         category,
         _said(seen, "locus"),
-        summary=f"it was {category} once more; the runbook of {skill} has mended it",
+        summary=f"it was {category} again; the runbook of {skill} fixed it",
         evidence=_evidence(seen),
-        prevent=(f"see why it comes back: {skill} has healed it again",),
+        prevent=(f"find out why it keeps coming back; {skill} fixed it again",),
     )
     if reasons := await unstable(backend, incident, session, diagnosis, known):
         text = backend.redact("; ".join(reasons))

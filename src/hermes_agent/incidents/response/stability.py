@@ -16,7 +16,7 @@ from hermes_agent.incidents.response.facts import ServiceFacts
 from hermes_agent.incidents.response.survey import sections
 from hermes_agent.incidents.response.verification import CheckResult, RunCommand, check_all
 
-LASTS = "all checks hold, and nothing was seen that would make them fail again"
+LASTS = "all checks pass, and nothing suggests that they will fail again"
 ROUNDS, MORE_ROUNDS = 2, 2
 """Rounds of checks between samples, and further rounds if something rose."""
 ASKED = 3
@@ -94,7 +94,7 @@ async def not_lasting(given: StabilityWatch) -> list[str]:
         if not (reason := next(_unrest(given, samples), "")):
             break
     reason = reason or await _complaint(given, before) or await _unmade(given)
-    return [f"the checks hold, but: {reason}"] if reason else []
+    return [f"the checks pass, but: {reason}"] if reason else []
 
 
 async def _ask(given: StabilityWatch, seconds: float) -> tuple[CheckResult, ...]:
@@ -164,7 +164,7 @@ def _unrest(given: StabilityWatch, samples: Sequence[Sample]) -> Iterator[str]:
     for name in given.facts:
         pids = [one.mains.get(name, 0) for one in samples]
         if len({*pids} - {0}) >= len(samples) - 1:
-            yield f"{name} restarts again and again: its process was {', '.join(map(str, pids))}"
+            yield f"{name} keeps restarting: its process IDs were {', '.join(map(str, pids))}"
             continue
         trees = [one.tree(pid) for one, pid in zip(samples, pids, strict=True)]
         pairs = list(zip(samples, trees, strict=True))
@@ -173,7 +173,7 @@ def _unrest(given: StabilityWatch, samples: Sequence[Sample]) -> Iterator[str]:
         for what, values in (("open files", opened), ("memory", memory)):
             if pids[0] and rises(values, LEAST[what]):
                 unit = " kB of memory" if what == "memory" else " open files"
-                yield f"{name} takes more and more while it is asked: {_row(values)}{unit}"
+                yield f"{name} uses more and more under load: {_row(values)}{unit}"
         if given.category == "runaway-process":
             yield from _spinning(name, trees[-1], samples)
     yield from _filling(given, samples, seconds)
@@ -197,7 +197,7 @@ def _spinning(name: str, tree: Sequence[int], samples: Sequence[Sample]) -> Iter
             if pid in a.processes and pid in b.processes
         ]
         if len(shares) == len(samples) - 1 and min(shares) >= BUSY:
-            yield f"{name}: process {pid} still takes {min(shares):.0%} of a processor"
+            yield f"{name}: process {pid} still uses {min(shares):.0%} of a processor"
 
 
 def _filling(given: StabilityWatch, samples: Sequence[Sample], seconds: float) -> Iterator[str]:
@@ -213,16 +213,16 @@ def _filling(given: StabilityWatch, samples: Sequence[Sample], seconds: float) -
             theirs = _is_theirs(given, mount, last)  # other services are not our concern
             soon = rises(values, least) and left < rate * SOON_SECONDS
             if soon and (theirs or given.category in ROOM):
-                yield f"{mount} fills: {_row(values)} {unit}, full in {left / rate:.0f} s"
+                yield f"{mount} is filling up: {_row(values)} {unit}, full in {left / rate:.0f} s"
             if theirs and given.category in ROOM and left < FULL * (used + left):
-                yield f"{mount} has no room still: {left:.0f} {unit} left"
+                yield f"{mount} is still full: {left:.0f} {unit} left"
     for path in last.sizes:
         values = [one.sizes.get(path, 0.0) for one in samples]
         rate = (values[-1] - values[0]) / seconds
         left = last.room.get(_mount_of(path, last), (0.0, 0.0))[1]
         flood = given.category == "log-flood" or left < rate * SOON_SECONDS
         if rises(values, LEAST["log"]) and flood:
-            yield f"{path} grows without measure: {_row(values)} kB within {seconds:.0f} s"
+            yield f"{path} grows too fast: {_row(values)} kB within {seconds:.0f} s"
 
 
 def _is_theirs(given: StabilityWatch, mount: str, sample: Sample) -> bool:
@@ -255,7 +255,7 @@ async def _complaint(given: StabilityWatch, before: str) -> str:
     again = [key for key, lines in new.items() if len(lines - old.get(key, set())) > 1]
     if not again:
         return ""
-    return f"it is still said in the logs: {max(new[again[0]])[:200]}"
+    return f"the logs still report: {max(new[again[0]])[:200]}"
 
 
 def _count(text: str, said: set[str]) -> dict[str, set[str]]:
@@ -295,9 +295,9 @@ async def _unmade(given: StabilityWatch) -> str:
         if (await given.run(stat, None)).output != first:
             return ""
         if failing := [one.line for one in await check_all(given.checks, given.run) if not one.ok]:
-            return f"not for long: {failing[0]}"
+            return f"fixed only briefly: {failing[0]}"
     why = f"its job is `{' '.join(soon[0].split())}`" if soon else "no crontab or unit names it"
-    return f"{', '.join(paths)} was not made anew by itself within {given.patience:.0f} s; {why}"
+    return f"{', '.join(paths)} was not recreated within {given.patience:.0f} s; {why}"
 
 
 async def _jobs(given: StabilityWatch, paths: Sequence[str]) -> list[str]:

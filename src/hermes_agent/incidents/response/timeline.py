@@ -61,7 +61,7 @@ async def _delegated(backend: IncidentBackend, id: str, call: str, tasks: object
         if isinstance(task, dict)
     ]
     if texts:
-        text = f"{len(texts)} children look in parallel: {'; '.join(texts)}"
+        text = f"{len(texts)} children investigate in parallel: {'; '.join(texts)}"
         await backend.incidents.change(
             id, [("note", text, {"effect": call, "children": len(texts)})]
         )

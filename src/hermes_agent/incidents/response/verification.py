@@ -37,7 +37,7 @@ class CheckResult(Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        return f"{self.name}: holds" if self.ok else f"{self.name}: FAILS: {self.detail}"
+        return f"{self.name}: OK" if self.ok else f"{self.name}: FAILS: {self.detail}"
 
 
 async def check_once(

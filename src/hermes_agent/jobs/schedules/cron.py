@@ -127,7 +127,9 @@ def fields_of(text: str) -> list[str]:
     said = text.strip().lower()
     if said.startswith("@"):
         if said not in MACROS:
-            raise UsageError(f"not a schedule: {text.strip()!r}", f"known are {', '.join(MACROS)}")
+            raise UsageError(
+                f"not a valid schedule: {text.strip()!r}", f"known: {', '.join(MACROS)}"
+            )
         said = MACROS[said]
     fields = said.split()
     if len(fields) != 5:
@@ -159,7 +161,7 @@ def _numbers(text: str, field: CronField) -> set[int]:
         if step == 0:
             raise UsageError(f"{part!r} has a step of 0", "write it as `*/15`")
         if slash and step > field.high - field.low + 1:
-            raise UsageError(f"a step of {step} is more than all {field.name}s", field.hint)
+            raise UsageError(f"a step of {step} is too large for {field.name}s", field.hint)
         found.update(range(*_range(span, bool(slash), field), step))
     return found
 
@@ -198,7 +200,7 @@ def _week_days(text: str) -> tuple[set[int], set[tuple[int, int]]]:
             continue
         if place not in ("1", "2", "3", "4", "5", "l"):
             raise UsageError(
-                f"not a place of a weekday in a month: {place!r}",
+                f"not a valid weekday position in a month: {place!r}",
                 "write `mon#1` to `mon#5`, or `mon#L` for the last one",
             )
         nth.add((_number(name, WEEKDAY) % 7, LAST if place == "l" else int(place)))

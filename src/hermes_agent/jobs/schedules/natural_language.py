@@ -113,7 +113,7 @@ class ScheduleWords:
 
     def once(self, fresh: bool, what: str) -> None:
         if not fresh:
-            raise Unclear(f"{self.text!r} says {what} twice")
+            raise Unclear(f"{self.text!r} gives {what} twice")
 
     def today(self) -> date:
         return datetime.fromtimestamp(self.now, zone_of(self.zone)).date()
@@ -151,12 +151,14 @@ def _a_time(said: ScheduleWords) -> time | None:
     written = word if half in word else f"{word} {half}"
     if half in ("am", "pm"):
         if not 1 <= hour <= 12:
-            raise UsageError(f"not a time of day: {written}", "hours are 1 to 12 with am and pm")
+            raise UsageError(
+                f"not a valid time of day: {written}", "hours are 1 to 12 with am and pm"
+            )
         hour = hour % 12 + (12 if half == "pm" else 0)
     if hour > 23:
-        raise UsageError(f"not a time of day: {written}", "hours are 0 to 23")
+        raise UsageError(f"not a valid time of day: {written}", "hours are 0 to 23")
     if minute > 59:
-        raise UsageError(f"not a time of day: {written}", "minutes are 0 to 59")
+        raise UsageError(f"not a valid time of day: {written}", "minutes are 0 to 59")
     return time(hour, minute)
 
 
@@ -166,7 +168,7 @@ def _at(said: ScheduleWords) -> bool:
     bare = word in ("noon", "midday", "midnight") or re.fullmatch(r"\d+:\d+|\d+(am|pm)", word)
     if not (bare or said.take("at")):
         return False
-    said.once(not said.times, "at what time")
+    said.once(not said.times, "the time of day")
     while True:
         back = said.place
         if said.times and not _joins(said):
@@ -177,20 +179,20 @@ def _at(said: ScheduleWords) -> bool:
             break
         said.times.append(one)
     if not said.times:
-        raise Unclear(f"no time of day follows 'at' in {said.text!r}")
+        raise Unclear(f"no valid time of day after 'at' in {said.text!r}")
     return True
 
 
 def _between(said: ScheduleWords) -> bool:
     if not (said.take("between") or said.take("from")):
         return False
-    said.once(said.between is None, "between when")
+    said.once(said.between is None, "the range of hours")
     first = _a_time(said)
     if first is None or not any(said.take(word) for word in ("and", "to", "until", "till", "-")):
-        raise Unclear(f"between which hours is not clear in {said.text!r}")
+        raise Unclear(f"unclear range of hours in {said.text!r}")
     last = _a_time(said)
     if last is None or first.minute or last.minute:
-        raise Unclear(f"between which hours is not clear in {said.text!r}: whole hours are known")
+        raise Unclear(f"use whole hours for the range in {said.text!r}")
     said.between = (first.hour, last.hour)
     return True
 
@@ -205,25 +207,25 @@ def _every(said: ScheduleWords) -> bool:
         return False
     word = said.peek()
     if word in ("other", "second", "half"):
-        raise Unclear(f"'every {word}' in {said.text!r} is not known")
+        raise Unclear(f"'every {word}' in {said.text!r} is not supported")
     count = _number(word)
     unit = unit_seconds(said.peek(1) if count is not None else word)
     if word in EVERY:
         said.place += 1
         return _often(said, EVERY[word])
     if unit is not None:
-        said.once(said.interval is None and not said.every, "how often")
+        said.once(said.interval is None and not said.every, "the interval")
         said.interval = (1 if count is None else count, unit)
         said.place += 1 if count is None else 2
         return True
     said.every = said.every or "week"
     if not (_weekdays(said) or _monthdays(said) or _a_month(said)):
-        raise Unclear(f"what comes after 'every' in {said.text!r} is not understood")
+        raise Unclear(f"unclear what follows 'every' in {said.text!r}")
     return True
 
 
 def _often(said: ScheduleWords, unit: Every) -> bool:
-    said.once(said.interval is None and said.every in ("", unit), "how often")
+    said.once(said.interval is None and said.every in ("", unit), "the interval")
     said.every = unit
     return True
 
@@ -241,7 +243,7 @@ def _weekdays(said: ScheduleWords) -> bool:
         said.weekdays += GROUPS["weekdays"]
         return True
     if said.peek() in GROUPS:
-        said.once(not said.weekdays, "on which days")
+        said.once(not said.weekdays, "the days")
         said.weekdays += GROUPS[said.words[said.place]]
         said.place += 1
         return True
@@ -250,7 +252,7 @@ def _weekdays(said: ScheduleWords) -> bool:
         said.words[said.place : said.place + 1] = [hyphened[0], "-", hyphened[1]]
     if _weekday(said.peek()) is None:
         return False
-    said.once(not said.weekdays, "on which days")
+    said.once(not said.weekdays, "the days")
     said.one_weekday = not said.peek().endswith("days")
     while (day := _weekday(said.peek())) is not None:
         said.place += 1
@@ -282,13 +284,13 @@ def _monthdays(said: ScheduleWords) -> bool:
     first = _ordinal(said.peek(ahead))
     if first is None:
         return False
-    said.once(not said.monthdays and not said.nth, "on which days")
+    said.once(not said.monthdays and not said.nth, "the days")
     said.place += 1 + ahead
     if (day := _weekday(said.peek())) is not None:
         said.place += 1
         said.nth, said.weekdays = first, [day]
         if abs(first) > 5:
-            raise Unclear(f"no month has so many of them: {said.text!r}")
+            raise Unclear(f"no month has that many weeks: {said.text!r}")
     else:
         said.take("day")
         said.monthdays = [first]
@@ -296,19 +298,19 @@ def _monthdays(said: ScheduleWords) -> bool:
             said.take("the")
             another = _ordinal(said.peek())
             if another is None:
-                raise Unclear(f"not a day of a month: {said.peek()!r} in {said.text!r}")
+                raise Unclear(f"not a valid day of the month: {said.peek()!r} in {said.text!r}")
             said.place += 1
             said.monthdays.append(another)
         for number in said.monthdays:
             if number != -1 and not 1 <= number <= 31:
-                raise UsageError(f"not a day of a month: {number}", "days are 1 to 31")
+                raise UsageError(f"not a valid day of the month: {number}", "days are 1 to 31")
     if said.take("of"):
         said.take("the")
         again = said.take("each") or said.take("every")
         if said.take("month") or (again and said.take("months")):
             said.every = "month"
         elif not _a_month(said):
-            raise Unclear(f"of which month is not clear in {said.text!r}")
+            raise Unclear(f"unclear which month is meant in {said.text!r}")
         elif again:
             said.every = "year"
     return True
@@ -321,7 +323,7 @@ def _a_month(said: ScheduleWords) -> bool:
     name = said.peek(1) if number is not None else word
     if name not in (*MONTHS, *LONG_MONTHS, "sept"):
         return False
-    said.once(not said.month, "in which month")
+    said.once(not said.month, "the month")
     said.month = MONTHS.index(name[:3]) + 1
     said.place += 1 if number is None else 2
     if number is None and not said.monthdays:
@@ -331,7 +333,7 @@ def _a_month(said: ScheduleWords) -> bool:
         number = ordinal if ordinal is not None else int(said.peek()) if digits else None
         said.place += number is not None
     if number is not None:
-        said.once(not said.monthdays, "on which day")
+        said.once(not said.monthdays, "the day")
         said.monthdays = [number]
     said.take(",")
     if said.peek().isdigit() and len(said.peek()) == 4:
@@ -358,9 +360,9 @@ def _one_day(said: ScheduleWords) -> bool:
     elif said.peek() == "in" and (count := _number(said.peek(1))) is not None:
         unit = unit_seconds(said.peek(2))
         if unit is None:
-            raise Unclear(f"not a unit of time: {said.peek(2)!r} in {said.text!r}")
+            raise Unclear(f"not a valid unit of time: {said.peek(2)!r} in {said.text!r}")
         said.place += 3
-        said.once(said.date is None and said.offset is None, "when")
+        said.once(said.date is None and said.offset is None, "the date")
         if unit < UNITS["day"]:
             said.offset = float(count * unit)
             return True
@@ -370,7 +372,7 @@ def _one_day(said: ScheduleWords) -> bool:
         said.offset = float(count * unit)
     else:
         return False
-    said.once(said.date is None, "when")
+    said.once(said.date is None, "the date")
     said.date = day
     return True
 
@@ -385,7 +387,7 @@ def read_plain(text: str, now: float, zone: str) -> Schedule:
     days = said.weekdays or said.monthdays or said.month
     if said.date is not None or said.offset is not None:
         if days or said.every or said.interval or said.between:
-            raise Unclear(f"{text!r} names one day and others, too")
+            raise Unclear(f"{text!r} mixes a single date with recurring days")
         return _once(said)
     if said.interval is not None and not (days or said.between or said.times):
         return every(text, said.interval[0] * said.interval[1], now, zone)
@@ -399,7 +401,7 @@ def read_plain(text: str, now: float, zone: str) -> Schedule:
 def every(text: str, seconds: float, now: float, zone: str) -> Schedule:
     if not 1 <= seconds <= 3_660 * UNITS["day"]:
         raise UsageError(
-            f"not an interval: {text!r}", "an interval is between a second and 10 years"
+            f"not a valid interval: {text!r}", "an interval is from 1 second to 10 years"
         )
     return Schedule("every", text, seconds=float(seconds), start=float(int(now)), zone=zone)
 
@@ -407,8 +409,8 @@ def every(text: str, seconds: float, now: float, zone: str) -> Schedule:
 def once(text: str, moment: float, now: float, zone: str) -> Schedule:
     if moment <= now:
         raise UsageError(
-            f"{text!r} is over: it was {datetime.fromtimestamp(moment, zone_of(zone)):%F %R}",
-            "name a time to come",
+            f"{text!r} is in the past: {datetime.fromtimestamp(moment, zone_of(zone)):%F %R}",
+            "give a time in the future",
         )
     return Schedule("once", text, start=moment, zone=zone)
 
@@ -416,14 +418,14 @@ def once(text: str, moment: float, now: float, zone: str) -> Schedule:
 def _once(said: ScheduleWords) -> Schedule:
     if said.date is None:
         if said.times:
-            raise Unclear(f"{said.text!r} says when twice")
+            raise Unclear(f"{said.text!r} gives the time twice")
         return once(said.text, int(said.now) + (said.offset or 0.0), said.now, said.zone)
     if said.times:
         at = _only_time(said)
     elif said.offset is not None:
         at = datetime.fromtimestamp(int(said.now), zone_of(said.zone)).time()
     else:
-        raise Unclear(f"{said.text!r} does not say at what time")
+        raise Unclear(f"{said.text!r} has no time of day")
     return _at_time(said, said.date, at)
 
 
@@ -433,16 +435,16 @@ def _at_time(said: ScheduleWords, day: date, at: time) -> Schedule:
 
 def _only_time(said: ScheduleWords) -> time:
     if not said.times:
-        raise Unclear(f"{said.text!r} does not say at what time")
+        raise Unclear(f"{said.text!r} has no time of day")
     if len(said.times) > 1:
-        raise Unclear(f"{said.text!r} names several times of one day: make a job for each")
+        raise Unclear(f"{said.text!r} names several times on one day: create a job for each")
     return said.times[0]
 
 
 def _dated(said: ScheduleWords) -> Schedule:
     """`24 december at 18:00`: once, on the next such day."""
     if len(said.monthdays) != 1 or said.nth or said.monthdays[0] < 0:
-        raise Unclear(f"which day {said.text!r} means is not clear")
+        raise Unclear(f"unclear which day {said.text!r} means")
     at = _only_time(said)
     today = said.today()
     for year in (said.year,) if said.year else range(today.year, today.year + 9):
@@ -455,7 +457,7 @@ def _dated(said: ScheduleWords) -> Schedule:
                 raise
             continue
         return found
-    raise UsageError(f"not a day of the calendar: {said.text!r}", "check the day and the month")
+    raise UsageError(f"not a valid date: {said.text!r}", "check the day and the month")
 
 
 def _clock(said: ScheduleWords) -> tuple[str, str]:
@@ -466,15 +468,15 @@ def _clock(said: ScheduleWords) -> tuple[str, str]:
         count, unit = said.interval or (1, UNITS["hour"])
         return _steps(said, count, unit)
     if said.between is not None:
-        raise Unclear(f"{said.text!r} does not say how often between those hours")
+        raise Unclear(f"{said.text!r} does not say how often within those hours")
     if not (said.every or said.weekdays or said.monthdays):
-        raise Unclear(f"{said.text!r} does not say on which days, or whether once")
+        raise Unclear(f"{said.text!r} does not say which days, or whether it runs once")
     if not said.times:
-        raise Unclear(f"{said.text!r} does not say at what time")
+        raise Unclear(f"{said.text!r} has no time of day")
     hours = sorted({one.hour for one in said.times})
     minutes = sorted({one.minute for one in said.times})
     if {(one.hour, one.minute) for one in said.times} != set(product(hours, minutes)):
-        raise Unclear(f"one schedule cannot be due at the times of {said.text!r}: make several")
+        raise Unclear(f"one schedule cannot cover the times in {said.text!r}: create several")
     return ",".join(map(str, minutes)), ",".join(map(str, hours))
 
 
@@ -482,7 +484,7 @@ def _steps(said: ScheduleWords, count: int, unit: int) -> tuple[str, str]:
     begin, end = said.between or (0, 24)
     length = (end - begin) % 24 or 24
     if begin == end:
-        raise Unclear(f"{said.text!r} names no time between its hours")
+        raise Unclear(f"{said.text!r} has an empty range of hours")
     if unit == UNITS["minute"] and 0 < count < 60 and 60 % count == 0:
         # The last one lies before the second hour: it is not due outside of them.
         minute = "*" if count == 1 else f"*/{count}"
@@ -508,22 +510,22 @@ def _calendar(said: ScheduleWords) -> tuple[str, str, str]:
     """The day, month and weekday fields."""
     month = str(said.month) if said.month else "*"
     if said.year:
-        raise Unclear(f"{said.text!r} comes again and names a year")
+        raise Unclear(f"{said.text!r} recurs and names a year")
     if said.nth:
         if said.every not in ("month", "year") or (said.every == "year") != bool(said.month):
-            raise Unclear(f"{said.text!r} does not say of which months")
+            raise Unclear(f"{said.text!r} does not say which months")
         place = "L" if said.nth == -1 else str(said.nth)
         return "*", month, f"{WEEKDAYS[said.weekdays[0]]}#{place}"
     if said.monthdays:
         wanted = "year" if said.month else "month"
         if said.weekdays or said.every != wanted:
-            raise Unclear(f"{said.text!r} does not say of which months, or whether once")
+            raise Unclear(f"{said.text!r} does not say which months, or whether it runs once")
         days = ("L" if day == -1 else str(day) for day in sorted(said.monthdays, key=_last_last))
         return ",".join(days), month, "*"
     if said.month or said.every in ("month", "year"):
-        raise Unclear(f"{said.text!r} does not say on which day")
+        raise Unclear(f"{said.text!r} does not say which day")
     if said.every == "week" and not said.weekdays:
-        raise Unclear(f"{said.text!r} does not say on which day of the week")
+        raise Unclear(f"{said.text!r} does not say which day of the week")
     if said.one_weekday and not (said.every or said.interval):
         raise Unclear(f"{said.text!r} does not say whether once or every week")
     return "*", "*", _week(sorted(set(said.weekdays)))

@@ -54,9 +54,9 @@ def parse(text: str, now: float, zone: str) -> Schedule:
     texts that name none. `UsageError` if the text is wrong or unclear."""
     given = " ".join(text.split())
     if not given:
-        raise Unclear("a schedule is needed")
+        raise Unclear("no schedule given")
     if len(given) > MAX_LETTERS or not given.isascii():
-        raise Unclear(f"not a schedule: {given[:40]!r}")
+        raise Unclear(f"not a valid schedule: {given[:40]!r}")
     said, zone = _zone_of(given, zone)
     lower = said.lower()
     if lower.startswith("@") or _looks_like_cron(lower):
@@ -67,7 +67,7 @@ def parse(text: str, now: float, zone: str) -> Schedule:
         return once(given, _iso(said, zone), now, zone)
     if (seconds := seconds_of(lower.removeprefix("in "))) is not None:
         if seconds <= 0:
-            raise UsageError(f"{given!r} is now", "`hermes task run` runs a job at once")
+            raise UsageError(f"{given!r} means right now", "`hermes task run` runs a job at once")
         return once(given, int(now) + seconds, now, zone)
     if lower.startswith("every ") and (seconds := seconds_of(lower[6:])) is not None:
         return every(given, seconds, now, zone)
@@ -108,7 +108,7 @@ def _iso(text: str, zone: str) -> float:
             "write it as `2030-01-31 09:00` or with `+01:00`",
         ) from error
     if not re.search(r"t\d", written, re.IGNORECASE):
-        raise UsageError(f"{text!r} does not say at what time", f"write it as `{text} 09:00`")
+        raise UsageError(f"{text!r} has no time of day", f"write it as `{text} 09:00`")
     return moment.timestamp() if moment.tzinfo else moment_of(moment, zone)
 
 

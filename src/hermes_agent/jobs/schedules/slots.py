@@ -140,8 +140,8 @@ def zone_of(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (KeyError, OSError, ValueError) as error:  # unknown, a folder, or no name of one
-        hint = f"{_meant(name)}name one as `Europe/Berlin` or `UTC`"
-        raise UsageError(f"no time zone {name!r}", hint) from error
+        hint = f"{_meant(name)}use a name such as `Europe/Berlin` or `UTC`"
+        raise UsageError(f"unknown time zone {name!r}", hint) from error
 
 
 def _meant(name: str) -> str:

@@ -111,7 +111,7 @@ class SkillEvaluator:
         if not ours:
             raise NotFound(
                 f"no version {digest[:12]} of the skill {name!r}",
-                f"`hermes skills log {name}` shows those that there are",
+                f"`hermes skills log {name}` lists its versions",
             )
         files = await self._knowledge.files(name, ours[-1].number)
         record = await self._knowledge.skill(name)

@@ -88,7 +88,7 @@ class TrialRunner:
             if end.reason == "budget":
                 raise NoBudget(end.error or NO_BUDGET)
             if end.reason == "failed" and not end.steps:
-                raise ModelError("unreachable", f"no trial could be made: {end.error}", end.hint)
+                raise ModelError("unreachable", f"no trial could be run: {end.error}", end.hint)
             ok = end.reason == "done" and await self._holds(session, case.check) is True
             return Trial(
                 case.skill, digest, case.id, "without" if files is None else "with", round,

@@ -134,7 +134,7 @@ def judged(
     """The verdict on the held-out cases. `harmful`: playing stopped because of it."""
     if not pairs:
         return EvaluationVerdict(
-            skill, digest, False, "no held-out case could be played", harmful=harmful
+            skill, digest, False, "no held-out case could be replayed", harmful=harmful
         )
     both = [
         pair for pair in pairs if pair.steps_with is not None and pair.steps_without is not None
@@ -161,9 +161,9 @@ def judged(
 def _against(figures: EvaluationVerdict, pairs: Sequence[Pair]) -> str:
     """What speaks against promotion, if anything."""
     if figures.harmful:
-        return "it does harm"
+        return "it makes things worse"
     if figures.n < LEAST_PAIRS:
-        return f"only {figures.n} held-out cases could be played, {LEAST_PAIRS} are needed"
+        return f"only {figures.n} held-out cases could be replayed; {LEAST_PAIRS} are needed"
     if fmean(pair.opened for pair in pairs) < LEAST_OPENED:
         return "it was not opened in most of the trials"
     if figures.success_with < figures.success_without:
@@ -174,7 +174,7 @@ def _against(figures: EvaluationVerdict, pairs: Sequence[Pair]) -> str:
         if max(fewer_steps, fewer_tokens) < LEAST_SAVED:
             return "it saves too little"
         if 1.0 - fewer_tokens > MAX_TOKENS:
-            return "it costs more tokens than its steps are worth"
+            return "it costs more tokens than the steps it saves are worth"
     if figures.p > LIKELY:
         return "the gain could be chance"
     return ""

@@ -18,10 +18,10 @@ LIFTS = (
 )
 HEADS = ("skill", "uses", "success %", "steps", "time", "tokens", "dollars", "trend")
 ABOUT = (
-    "Each pair is with the skill / without it, medians of a turn or of a replayed case.",
+    "Pairs: with the skill / without it, as medians of a turn or of a replayed case.",
     "success %: how often it went well, higher is better.",
     "steps (replies of the model), time, tokens, dollars: lower is better.",
-    "uses: turns that opened it. trend: steps of the last of them, oldest first. -: not measured.",
+    "uses: turns that opened it. trend: steps of its latest uses, oldest first. -: not measured.",
 )
 
 
@@ -44,7 +44,7 @@ def picture(rows: Sequence[Row]) -> str:
     drawn = [plot for plot in plots(most_used_first(rows)) if plot.dots]
     left = len(rows) - len(drawn[:MAX_PANELS])
     some = "1 skill is" if left == 1 else f"{left} skills are"
-    note = f"{some} not drawn: not used yet, or used less than these" if left else ""
+    note = f"{some} not shown: not used yet, or used less than these" if left else ""
     return image("Steps of each use of a skill", drawn[:MAX_PANELS], note)
 
 
@@ -109,8 +109,10 @@ def _second(row: Row, width: int) -> list[str]:
 
 
 def _worth(row: Row) -> str:
-    evidence = "" if row["evidence"] == "none" else f" ({row['evidence']})"
-    return f"{lift_said(row['lift'])}{evidence}"
+    kind, _, number = row["evidence"].partition(" n=")
+    one = {"use": "use", "replay": "replayed case"}.get(kind)
+    basis = f"{number} {one}{'' if number == '1' else 's'}; " if one else ""
+    return f"{basis}{lift_said(row['lift'])}"
 
 
 def lift_said(lift: Mapping[str, float | None]) -> str:
@@ -125,7 +127,7 @@ def lift_said(lift: Mapping[str, float | None]) -> str:
     if said:
         return ", ".join(said)
     known = any(value is not None for value in lift.values())
-    return "no difference" if known else "not compared yet"
+    return "no difference" if known else "no baseline yet"
 
 
 def pair(changed: str, usual: str) -> str:

@@ -70,7 +70,7 @@ def undo_edits(
     if not mine:
         raise NotFound(f"no batch {batch} in the log", LOG_HINT)
     if batch in already:
-        raise UsageError(f"batch {batch} was undone already", LOG_HINT)
+        raise UsageError(f"batch {batch} is already undone", LOG_HINT)
     before, after, now = _before({}, mine), _after(mine), _texts(notes)
     later = {change.note: change for change in reversed(changes) if change.batch > batch}
     for id, text in after.items():

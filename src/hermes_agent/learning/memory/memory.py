@@ -143,11 +143,11 @@ class Memory:
             return found[0]
         if found:
             raise UsageError(
-                f"{len(found)} notes have {part!r} in them", f"write more: {_few(found)}"
+                f"{len(found)} notes contain {part!r}", f"be more specific: {_few(found)}"
             )
         close = [notes[place] for place in near(part, [note.text for note in notes])]
-        hint = f"these come near: {_few(close)}" if close else "`hermes memory show` lists them"
-        raise NotFound(f"no note has {part!r} in it", hint)
+        hint = f"closest matches: {_few(close)}" if close else "`hermes memory show` lists them"
+        raise NotFound(f"no note contains {part!r}", hint)
 
     async def log(self, limit: int = 100, note: int = 0) -> Sequence[NoteChange]:
         await self.sync()
@@ -247,7 +247,7 @@ class Memory:
             return edit
         text = clean(self._redact(edit.text))
         if not text:
-            raise UsageError("a note needs a text", "to remove one, say so")
+            raise UsageError("a note needs text", "to delete a note, use remove")
         self.refuse_danger(text)
         view = notes[edit.id].view if edit.id in notes else edit.view
         if len(entry(text)) >= self._views.limit(view):
@@ -279,7 +279,7 @@ class Memory:
             (last,) = await self._knowledge.note_changes(1, note=note.id)
             if by == "review" and last.by == "person":
                 raise UsageError(
-                    f"a person removed this note: {note.text}", "only a person brings it back"
+                    f"a person deleted this note: {note.text}", "only a person can restore it"
                 )
             return NoteEdit(text, note.id, note.view, edit.confidence)
         return edit
@@ -288,7 +288,7 @@ class Memory:
 def _refuse_twice(edits: Sequence[NoteEdit]) -> None:
     new = [plain(clean(edit.text)) for edit in edits if edit.text is not None and not edit.id]
     if len(new) != len(set(new)):
-        raise UsageError("the same note twice at once", "write it once")
+        raise UsageError("the same note is given twice", "give it once")
 
 
 def _few(notes: Sequence[Note]) -> str:

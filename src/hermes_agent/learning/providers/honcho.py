@@ -37,8 +37,8 @@ def open_honcho(
 ) -> "Honcho":
     if not _NAME.fullmatch(settings.workspace):
         raise UsageError(
-            f"{settings.workspace!r} cannot be a workspace at honcho",
-            "memory.workspace has letters, digits, dashes and underscores",
+            f"not a valid honcho workspace: {settings.workspace!r}",
+            "use only letters, digits, dashes and underscores in memory.workspace",
         )
     key = _key(settings, secret)
     address = settings.address or PUBLIC
@@ -92,7 +92,7 @@ class Honcho:
         if not said:
             return
         if not _NAME.fullmatch(session):
-            raise UsageError(f"{session!r} cannot be a session at honcho")
+            raise UsageError(f"not a valid honcho session: {session!r}")
         async with self._asking():
             await self._have_workspace()
             await self._have_session(session)

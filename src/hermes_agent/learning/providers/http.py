@@ -62,11 +62,11 @@ class HttpProvider:
     ) -> None:
         if not re.match(r"https?://[^/]", url):
             raise UsageError(
-                f"{url!r} is not an address of {name}",
-                "memory.address begins with http:// or https://",
+                f"not a valid address of {name}: {url!r}",
+                "memory.address must begin with http:// or https://",
             )
         if not (key.isascii() and key.isprintable()):
-            raise UsageError(f"the key of {name} has characters that no key has")
+            raise UsageError(f"the key of {name} contains invalid characters")
         self._name = name
         # The call as a whole is timed, not its parts.
         self._wire = HttpConnection(url, {"content-type": "application/json", **headers}, math.inf)
@@ -93,7 +93,7 @@ class HttpProvider:
                 yield
         except TimeoutError:
             said = f"{self.url} took longer than {self._seconds:g} s"
-            slow = ModelError("timeout", said, "memory.timeout_seconds is how long it may take")
+            slow = ModelError("timeout", said, "memory.timeout_seconds sets the limit")
             self._circuit.failed(self._clock(), slow, probe)
             raise self._said(slow) from None
         except ModelError as error:
@@ -117,7 +117,7 @@ class HttpProvider:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise ModelError(
                 "garbage",
-                f"{self.url} did not answer as {self._name} does: {error}",
+                f"{self.url} did not answer like {self._name}: {error}",
                 f"check that {self._name} listens at memory.address",
             ) from None
 
@@ -129,7 +129,7 @@ class HttpProvider:
             case 401 | 403:
                 return ModelError("auth", said, f"check the key of {self._name}")
             case 402:
-                return ModelError("quota", said, f"the account at {self._name} is used up")
+                return ModelError("quota", said, f"the account at {self._name} has no credit left")
             case 408 | 429:
                 return ModelError("overload", said, retry_after=response.retry_after())
             case status if status >= 500:
@@ -146,10 +146,10 @@ class HttpProvider:
         circuit = self._circuit
         left = max(circuit.until, circuit.held_until) - self._clock()
         why = circuit.trouble.message if circuit.trouble else ""
-        for_now = f"for {left:.0f} s more" if left > 0 else "until a call that is under way ends"
+        for_now = f"for {left:.0f} more seconds" if left > 0 else "until the current call ends"
         return HermesError(
-            f"{self._name} is left alone {for_now}, since {why}",
-            "`hermes doctor` says how it is now",
+            f"{self._name} is skipped {for_now}: {why}",
+            "`hermes doctor` shows its current state",
         )
 
 

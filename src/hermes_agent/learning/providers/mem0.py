@@ -41,8 +41,8 @@ def open_mem0(
     # An asterisk means everybody, at Mem0.
     if not user.strip() or "*" in user or len(user) > NAME_CHARS:
         raise UsageError(
-            f"{user!r} cannot be a user at mem0",
-            f"memory.workspace has 1 to {NAME_CHARS} characters and no asterisk",
+            f"not a valid mem0 user: {user!r}",
+            f"memory.workspace must have 1 to {NAME_CHARS} characters and no asterisk",
         )
     address = settings.address or PUBLIC
     headers = {"authorization": f"Token {key}", "accept": "application/json"}

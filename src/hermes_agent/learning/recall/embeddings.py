@@ -40,13 +40,13 @@ def model_folder() -> Path:
     folder = Path(spec.origin).parent
     for name in (WEIGHTS, TOKENS):
         if not (folder / name).is_file():
-            raise _missing(f"{name} of wordllama, which is not there")
+            raise _missing(f"{name} of wordllama, which is missing")
     return folder
 
 
 def _missing(what: str) -> NoSemantics:
     return NoSemantics(
-        f"recall by meaning needs {what}, so only words count",
+        f"semantic recall needs {what}; only words are matched",
         f"{install_hint('semantic')}, or set learning.semantic to false",
     )
 

@@ -143,8 +143,8 @@ class Reviewer:
         before = await find_skill(self._knowledge, name)
         if before is not None and before.state in {"retired", "quarantined"}:
             raise UsageError(
-                f"the skill {name!r} is {before.state}: {before.reason or 'put away'}",
-                f"take another name, or `hermes skills restore {name}`",
+                f"the skill {name!r} is {before.state}: {before.reason or 'archived'}",
+                f"choose another name, or `hermes skills restore {name}`",
             )
         if before is not None and before.state in {"given", "proven"}:
             version = await self._skills.save_pending(name, files, by=by, model=model, why=why)

@@ -66,7 +66,7 @@ def outcome_after(next_message: str) -> tuple[Outcome, str] | None:
     if wrong := corrects(next_message):
         return "bad", f"the user corrected it: {_short(wrong)}"
     if right := praises(next_message):
-        return "good", f"the user was content: {_short(right)}"
+        return "good", f"the user was satisfied: {_short(right)}"
     return None
 
 

@@ -151,7 +151,9 @@ def problems(skill: Path | Mapping[str, bytes], name: str = "") -> Sequence[Skil
         try:
             folder = read_folder(skill)
         except NotADirectoryError:
-            return [skill_error(f"{str(skill)!r} is not a folder", f"a skill is one with {MAIN}")]
+            return [
+                skill_error(f"{str(skill)!r} is not a folder", f"a skill is a folder with {MAIN}")
+            ]
         except OSError as trouble:
             return [skill_error(f"{str(skill)!r} cannot be read: {trouble.strerror}")]
         found += [_warning(said, hint) for said, hint in folder.left_out]
@@ -203,7 +205,7 @@ class _Metadata:
         try:
             return tuple(dict.fromkeys(shlex.split(self.text(field))))
         except ValueError as error:
-            hint = "words with spaces between; quote a word that holds one"
+            hint = "separate words with spaces; quote a word that contains one"
             self._found.append(skill_error(f"{field} cannot be read: {error}", hint))
             return ()
 
@@ -230,7 +232,7 @@ class _Metadata:
             return ()
         left = _TOOL.sub("", given).replace(",", "").strip()
         if left:
-            hint = "names with spaces between, such as `read_file terminal(git:*)`"
+            hint = "separate names with spaces, such as `read_file terminal(git:*)`"
             self._found.append(skill_error(f"allowed-tools cannot be read: {left!r}", hint))
         found = (TOOLS.get(name, name) + inside for name, inside in _TOOL.findall(given))
         return tuple(dict.fromkeys(found))
@@ -241,7 +243,7 @@ class _Metadata:
         for field in self._values:
             if field.startswith("hermes-") and field not in OURS:
                 near = get_close_matches(field, OURS, 1)
-                meant = f"did you mean {near[0]}?" if near else f"there are: {', '.join(OURS)}"
+                meant = f"did you mean {near[0]}?" if near else f"available: {', '.join(OURS)}"
                 yield _warning(f"{field} is not a known field", meant)
 
 
@@ -252,7 +254,7 @@ def _warning(message: str, hint: str = "") -> SkillProblem:
 def _of_files(files: Mapping[str, bytes], name: str) -> Iterator[SkillProblem]:
     main = main_file(files)
     if not main:
-        yield skill_error(f"there is no {MAIN}", "it holds the frontmatter and the procedure")
+        yield skill_error(f"there is no {MAIN}", "it contains the frontmatter and the procedure")
         return
     text = decoded(files[main])
     if text is None:
@@ -296,7 +298,7 @@ def _of_runbook(files: Mapping[str, bytes], skill: SkillText) -> Iterator[SkillP
 
 def _of_words(skill: SkillText) -> Iterator[SkillProblem]:
     for heading, why in (
-        ("When to Use", "it is how the right skill is found"),
+        ("When to Use", "it is used to find the right skill"),
         ("Verification", "it says how to see that it worked"),
     ):
         if not section(skill.body, heading):
@@ -312,7 +314,9 @@ def _of_words(skill: SkillText) -> Iterator[SkillProblem]:
     known = {each.name for each in skill.parameters}
     known |= set(SERVICE_FACTS) if skill.facts.incident else set()
     for name in sorted(placeholders(skill.body) - known if known else ()):
-        yield _warning(f"{{{{{name}}}}} is not a parameter", "name it in hermes-parameters, or not")
+        yield _warning(
+            f"{{{{{name}}}}} is not a parameter", "declare it in hermes-parameters, or remove it"
+        )
 
 
 def _of_links(body: str, files: Mapping[str, bytes]) -> Iterator[SkillProblem]:

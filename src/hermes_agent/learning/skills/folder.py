@@ -76,10 +76,11 @@ def check_paths(files: Mapping[str, bytes]) -> None:
         odd = str(pure) != path or pure.is_absolute() or ".." in pure.parts or "\\" in path
         if odd or not path.isprintable() or any(map(_ignored, pure.parts)):
             raise UsageError(
-                f"{path!r} cannot be a file of a skill", "a plain path such as scripts/check.sh"
+                f"not a valid file path in a skill: {path!r}",
+                "a plain path such as scripts/check.sh",
             )
         if len(pure.parts) > DEPTH or any(str(parent) in files for parent in pure.parents):
-            raise UsageError(f"{path!r} is too deep, or below a file")
+            raise UsageError(f"{path!r} is too deep, or inside a file")
         if len(files[path]) > FILE_BYTES:
             raise UsageError(f"{path!r} has more than {FILE_BYTES // 1_000_000} MB")
     if len(files) > FILES or sum(map(len, files.values())) > ALL_BYTES:
@@ -148,7 +149,7 @@ def _read(folder: Path, stats: Signature) -> SkillFolder:
                 (f"{path!r} is a link or not a regular file", "put the file itself here")
             )
         elif not path.isprintable() or "\\" in path:
-            left_out.append((f"{path!r} has a name that cannot be stored", "rename it"))
+            left_out.append((f"{path!r} has an unsupported name", "rename it"))
         elif size > FILE_BYTES or total + size > ALL_BYTES or len(files) == FILES:
             hint = f"{FILE_BYTES // 1_000_000} MB each, {ALL_BYTES // 1_000_000} MB in all"
             left_out.append((f"{path!r} is too large; it is not part of the skill", hint))

@@ -49,10 +49,10 @@ def read_front(text: str, folder_name: str = "") -> Front:
         value = _load(head)
     except BadYaml as bad:
         said = f"the frontmatter is not plain YAML: {bad.problem.message}, line {bad.problem.line}"
-        hint = "one `field: value` a line; quote values that hold `: ` or begin with a symbol"
+        hint = "one `field: value` per line; quote values that contain `: ` or begin with a symbol"
         return Front({}, body, (skill_error(said, hint),))
     if not isinstance(value, dict):
-        return Front({}, body, (skill_error("the frontmatter holds no `field: value` lines"),))
+        return Front({}, body, (skill_error("the frontmatter contains no `field: value` lines"),))
     return Front(value, body, tuple(_checked(value, folder_name)))
 
 
@@ -71,7 +71,7 @@ def _cut(text: str) -> tuple[str, str] | SkillProblem:
         )
     parts = text.split(FENCE, 2)
     if len(parts) < 3:
-        return skill_error("the frontmatter has no end", "put a line `---` after it")
+        return skill_error("the frontmatter is not closed", "add a line `---` after it")
     head, rest = parts[1], parts[2]
     alone = head.partition("\n")[0].strip() == "" and head.endswith("\n")
     if not alone or rest.partition("\n")[0].strip():
@@ -114,7 +114,7 @@ def _value(node: Node) -> Value:
     if node.pairs is None:
         return node.text or ""
     if len({value.column for _, value in node.pairs if value.pairs is not None}) > 1:
-        raise bad_yaml("", node.line, 1, "fields are not indented alike")
+        raise bad_yaml("", node.line, 1, "fields are not indented consistently")
     return {key.text or "": _value(value) for key, value in node.pairs}
 
 
@@ -122,8 +122,8 @@ def _checked(fields: dict[str, Value], folder_name: str) -> Iterator[SkillProble
     odd = sorted(fields.keys() - set(FIELDS))
     if odd:
         yield skill_error(
-            f"the format has no field {', '.join(map(repr, odd))}",
-            f"there are: {', '.join(FIELDS)}; anything else goes below `metadata`",
+            f"unknown field {', '.join(map(repr, odd))}",
+            f"known: {', '.join(FIELDS)}; anything else goes below `metadata`",
         )
     yield from _name(fields.get("name"), folder_name)
     description = fields.get("description")
@@ -160,7 +160,7 @@ def _name(given: Value | None, folder_name: str) -> Sequence[SkillProblem]:
     if folder_name and unicodedata.normalize("NFKC", folder_name) != name:
         troubles.append(
             skill_error(
-                f"the name {name!r} is not that of its folder, {folder_name!r}", "rename one"
+                f"the name {name!r} differs from its folder's, {folder_name!r}", "rename one"
             )
         )
     return troubles

@@ -136,7 +136,7 @@ def _unused(
 ) -> Transition | None:
     since = [use for use in other if use.time >= record.changed]
     if not opened and len(since) >= OFFERS:
-        return Transition("retired", f"unused: it fitted {len(since)} turns and was never opened")
+        return Transition("retired", f"unused: it matched {len(since)} turns and was never opened")
     if now - record.changed > DAYS * DAY_SECONDS:
         return Transition("retired", f"unproven after {DAYS:.0f} days")
     return None

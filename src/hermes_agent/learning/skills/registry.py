@@ -265,7 +265,7 @@ class SkillRegistry:
         if danger:
             raise UsageError(
                 f"version {version} of the skill {name!r} looks dangerous: {danger}",
-                f"`hermes skills restore {name} {version}` takes it all the same",
+                f"`hermes skills restore {name} {version}` restores it anyway",
             )
         good = True if by == "person" or state in ("given", "proven") else None
         return await self._folder_sync.restore_folder(
@@ -277,7 +277,7 @@ class SkillRegistry:
     def _fit(self, name: str, files: Mapping[str, bytes], by: Author) -> Mapping[str, bytes]:
         """The files as they are stored; a `UsageError` says what is wrong with them."""
         if not name:
-            raise UsageError("the skill has no name", "lower-case words with hyphens between")
+            raise UsageError("the skill has no name", "lower-case words separated by hyphens")
         check_paths(files)
         fit = dict(files)
         if by != "person":
@@ -293,9 +293,7 @@ class SkillRegistry:
             )
         danger = self._folder_sync.scanner.dangers(fit)
         if danger:
-            raise UsageError(
-                f"the skill {name!r} cannot be saved: {danger}", "write it without that"
-            )
+            raise UsageError(f"the skill {name!r} cannot be saved: {danger}", "remove that part")
         return fit
 
     async def _agree(
@@ -304,11 +302,11 @@ class SkillRegistry:
         if not base or (record is not None and record.digest == base):
             return
         if record is None:
-            raise UsageError(f"the skill {name!r} does not exist any more", "write it as a new one")
+            raise UsageError(f"the skill {name!r} no longer exists", "write it as a new skill")
         now = await self._knowledge.files(name, record.version)
         shown = rendering.diff(now, files, f"version {record.version}", "yours")
         raise UsageError(
-            f"the skill {name!r} was changed meanwhile: it is at version {record.version}",
+            f"the skill {name!r} has changed: it is now at version {record.version}",
             f"take that one and change it; what differs:\n{shown}",
         )
 
@@ -334,7 +332,7 @@ class SkillRegistry:
         because = f": {record.reason}" if record.reason else ""
         raise UsageError(
             f"the skill {name!r} is {record.state}{because}",
-            f"a person can bring it back: `hermes skills restore {name}`",
+            f"a person can restore it: `hermes skills restore {name}`",
         )
 
 

@@ -44,15 +44,15 @@ def load(text: str, values: Mapping[str, str], facts: Mapping[str, str] | None =
     for name, value in values.items():
         if _CONTROL.search(value):
             raise UsageError(
-                f"the value of {name} holds a line break or another control character",
-                "give it as one line of text",
+                f"the value of {name} contains a line break or another control character",
+                "write it as one line of text",
             )
     try:
         root = parse(_NAME, text)
     except BadYaml as bad:
         lines = text.splitlines()[bad.problem.line - 1 : bad.problem.line]
         braces = any("{{" in line for line in lines)
-        raise _error(bad.problem, "quote what holds {{…}}" if braces else "") from None
+        raise _error(bad.problem, "quote values that contain {{…}}" if braces else "") from None
     if root is None or root.is_null:
         raise UsageError("the runbook is empty", "it needs steps: a list of commands to run")
     reader = _Reader(values, facts or {})
@@ -119,11 +119,11 @@ class _Reader(PolicyReader):
     def _command(self, node: Node, what: str) -> str:
         text = self.string(node, what)
         if not text.strip():
-            self.wrong(node, "the command is empty", "write what is to be run")
+            self.wrong(node, "the command is empty", "write the command to run")
         for found in PLACEHOLDER.finditer(text):
             inside = within(text, found.start())
             if inside and found[1] in self._values:
-                hint = "values are quoted by themselves: write it as a word of its own"
+                hint = "values are quoted automatically: write it as a separate word"
                 self.wrong(node, f"{found[0]} is within {inside}", hint)
         return self._filled(node, text, shlex.quote)
 

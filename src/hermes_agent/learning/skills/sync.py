@@ -172,7 +172,7 @@ class SkillFolderSync:
         elif record.state == "retired" and record.reason == REMOVED:
             said += await self._again(seen)
         if broken and (before is None or before.digest != seen.digest):
-            said.append(f"the skill {seen.name!r} is not offered: {broken}")
+            said.append(f"the skill {seen.name!r} is not available: {broken}")
         return said
 
     async def _again(self, seen: ChangedFolder) -> Sequence[str]:
@@ -181,9 +181,9 @@ class SkillFolderSync:
         version = await self._version(name, seen.digest)
         if seen.danger and not (version and version.good):
             state, why = "quarantined", seen.danger
-        still = "" if state in OFFERED else f": it is {state} still"
-        await self._knowledge.set_skill(name, state, why if still else "put back by hand", "person")
-        return [f"the skill {name!r} was put back by hand{still}"]
+        still = "" if state in OFFERED else f", still {state}"
+        await self._knowledge.set_skill(name, state, why if still else "restored by hand", "person")
+        return [f"the skill {name!r} was restored by hand{still}"]
 
     async def _before_removal(self, name: str) -> tuple[SkillState, str]:
         log = await self._knowledge.skill_changes(name)  # the newest first
@@ -205,7 +205,7 @@ class SkillFolderSync:
             await self._knowledge.set_skill(
                 seen.name, initial_state(earlier), why, by, version=earlier.number
             )
-            return [f"the skill {seen.name!r} was put back to version {earlier.number} by hand"]
+            return [f"the skill {seen.name!r} was restored to version {earlier.number} by hand"]
         state: SkillState = "given"
         why = "shipped with Hermes" if seen.shipped else "written by hand"
         if record is not None and not seen.shipped:

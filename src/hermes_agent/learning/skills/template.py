@@ -53,7 +53,7 @@ def read_parameters(text: str) -> tuple[SkillParameter, ...]:
             )
         name, mark, default = match.groups()
         if name in parameters:
-            raise UsageError(f"the parameter {name!r} is there twice")
+            raise UsageError(f"the parameter {name!r} appears twice")
         optional = bool(mark) or default is not None
         parameters[name] = SkillParameter(name, about.strip(), not optional, default or "")
     return tuple(parameters.values())
@@ -80,14 +80,14 @@ def read_arguments(
             loose.append(word)
     free = [name for name in names if name not in given]
     if len(loose) > len(free):
-        raise UsageError(f"too many arguments: {shlex.join(loose[len(free) :])}", f"it is {usage}")
+        raise UsageError(f"too many arguments: {shlex.join(loose[len(free) :])}", f"usage: {usage}")
     given.update(zip(free, loose, strict=False))
     missing = [each for each in parameters if each.required and not given.get(each.name)]
     if missing:
         named = ", ".join(
             f"{each.name} ({each.about})" if each.about else each.name for each in missing
         )
-        raise UsageError(f"the skill needs {named}", f"it is {usage}")
+        raise UsageError(f"the skill needs {named}", f"usage: {usage}")
     return {each.name: given.get(each.name, each.default) for each in parameters}
 
 
@@ -156,7 +156,7 @@ def _misplaced(command: str, known: Collection[str]) -> Iterator[SkillProblem]:
         if inside:
             yield skill_error(
                 f"{match.group()} is within {inside} in {command!r}",
-                "write it as a word of its own: values are quoted when they are filled in",
+                "write it as a separate word: values are quoted when they are filled in",
             )
 
 

@@ -176,7 +176,7 @@ class Catalogue:
         if service in self._services:
             if model:
                 return written
-            raise UsageError(f"{written!r} names no model", self._examples(service))
+            raise UsageError(f"no model is named in {written!r}", self._examples(service))
         having = self._having(written)
         for maker in MAKERS:
             if maker in having:
@@ -214,13 +214,13 @@ class Catalogue:
             mended, dropped = _mended(path.read_bytes())
             found.append(mended)
             if dropped:
-                trouble = f"{path} has entries that cannot be true, left out: {dropped}"
+                trouble = f"{path} has implausible entries, skipped: {dropped}"
         except FileNotFoundError:
             pass
         except OSError as error:
             trouble = f"{path} cannot be read: {error.strerror or error}"
         except (ValueError, RecursionError) as error:
-            trouble = f"{path} is no catalogue of models: {error}"
+            trouble = f"{path} is not a valid model catalogue: {error}"
         if trouble:
             import logging  # late: many commands only look up a name
 
@@ -245,10 +245,10 @@ class Catalogue:
         if service == "scripted":
             return "for example scripted/demo, or a file of yours: scripted/./script.yaml"
         if service == "builtin":
-            return "there is builtin/responder"
+            return "available: builtin/responder"
         best = self.search("", service=service, limit=3)
         names = ", ".join(entry.name for entry in best) or f"{service}/NAME"
-        return f"for example {names}; the service's own list says which names it knows"
+        return f"for example {names}; the service's own list has all names"
 
     def _unknown(self, written: str, service: str) -> UsageError:
         near = self._nearest(written)
@@ -260,7 +260,7 @@ class Catalogue:
             )
         return UsageError(
             f"no model is called {written!r}",
-            f"{hint}write service/name; `hermes model list --search WORD` looks for one",
+            f"{hint}write service/name; `hermes model list --search WORD` searches for one",
         )
 
     def _nearest(self, written: str) -> Sequence[str]:

@@ -170,7 +170,7 @@ def _from_models_dev(top: dict[str, msgspec.Raw], gone: set[str]) -> Facts:
         try:
             service = msgspec.json.decode(top[theirs], type=_DevService)
         except msgspec.MsgspecError as error:
-            raise BrokenCatalogue(f"what it says of {theirs} makes no sense: {error}") from None
+            raise BrokenCatalogue(f"its entry for {theirs} makes no sense: {error}") from None
         for model, said in service.models.items():
             name = f"{ours}/{model}"
             if said.status == "deprecated":
@@ -241,7 +241,7 @@ def _from_litellm(top: dict[str, msgspec.Raw], today: str, gone: set[str]) -> Fa
         try:
             said = msgspec.json.decode(raw, type=dict[str, Any])
         except msgspec.MsgspecError as error:
-            raise BrokenCatalogue(f"what it says of {key} makes no sense: {error}") from None
+            raise BrokenCatalogue(f"its entry for {key} makes no sense: {error}") from None
         theirs = said.get("litellm_provider")
         ours = LITELLM_SERVICES.get(theirs) if isinstance(theirs, str) else None
         if ours is None or said.get("mode") not in ("chat", "responses"):
@@ -378,7 +378,7 @@ def _one_rate(
 ) -> Rates:
     for price in (input, output, cached or 0.0, written or 0.0):
         if not 0 <= price <= MAX_DOLLARS:
-            raise CannotBe(f"it says that {name} costs {price:g} dollars a million tokens")
+            raise CannotBe(f"implausible price of {name}: {price:g} dollars per million tokens")
     return Rates(
         _rounded(input),
         _rounded(output),
@@ -396,7 +396,7 @@ def _rounded(dollars: float) -> float:
 def _tokens(name: str, count: Any) -> int:
     told = _float(f"the number of tokens of {name}", count)
     if not 0 <= told <= MAX_TOKENS:
-        raise CannotBe(f"it says that {name} has {told:g} tokens")
+        raise CannotBe(f"implausible number of tokens of {name}: {told:g}")
     return int(told)
 
 
@@ -411,4 +411,4 @@ def _float(what: str, value: Any) -> float:
             return float(value)
         except OverflowError:
             pass
-    raise BrokenCatalogue(f"{what} is {str(value)[:40]!r}, which is no number")
+    raise BrokenCatalogue(f"{what} is {str(value)[:40]!r}, not a number")

@@ -68,7 +68,7 @@ def _listed(url: str, body: bytes) -> tuple[ListedModel, ...]:
         raise ModelError(
             "garbage",
             f"{url} answered with {said}, not with a list of models",
-            "check the address: the base of an OpenAI-compatible API mostly ends in /v1",
+            "check the address: the base of an OpenAI-compatible API usually ends in /v1",
         ) from None
     rows = content
     if isinstance(content, dict):

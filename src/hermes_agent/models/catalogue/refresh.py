@@ -36,14 +36,14 @@ async def refresh(source: str, home: Path, fetch: Fetch, now: float) -> Refreshe
     today = datetime.fromtimestamp(now, UTC).date().isoformat()
     try:
         if len(data) > MAX_BYTES:
-            raise BrokenCatalogue(f"it has more than {MAX_BYTES // 1_000_000} megabytes")
+            raise BrokenCatalogue(f"it is larger than {MAX_BYTES // 1_000_000} megabytes")
         found = converted(data, today)
         if len(found.facts) < FEWEST:
-            raise BrokenCatalogue(f"it has {len(found.facts)} models of services that are known")
+            raise BrokenCatalogue(f"it has only {len(found.facts)} models of known services")
     except BrokenCatalogue as error:
         raise HermesError(
-            f"{source} is no catalogue of models that can be used: {_shown(error.message)}",
-            "the one you have stays; the file of another day may be better",
+            f"{source} is not a usable model catalogue: {_shown(error.message)}",
+            "your current catalogue is kept; try again another day",
         ) from None
     file = CatalogueFile(today, (source,), finished(found.facts))
     before = Catalogue(home).models
@@ -52,7 +52,7 @@ async def refresh(source: str, home: Path, fetch: Fetch, now: float) -> Refreshe
     except OSError as error:
         raise HermesError(
             f"cannot write {home_file(home)}: {error.strerror or error}",
-            "look at what is there, and whether the disk is full",
+            "check the path, and whether the disk is full",
         ) from None
     after = Catalogue(home).models
     return Refreshed(
@@ -88,7 +88,7 @@ async def fetched(url: str) -> bytes:
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise HermesError(
             f"cannot get {url}: {str(error) or type(error).__name__}",
-            "`hermes model refresh FILE` reads a file that you have got another way",
+            "`hermes model refresh FILE` reads a file you downloaded another way",
         ) from None
     return bytes(body)
 

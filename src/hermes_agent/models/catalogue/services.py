@@ -100,7 +100,7 @@ def _address(name: str, service: ModelService, environ: Mapping[str, str]) -> st
     if not valid:
         raise UsageError(
             f"{source} is {_shown(url)!r}, which is not a valid address",
-            f"it begins with http:// or https://; {_way_to_set(name, service)}",
+            f"it must begin with http:// or https://; {_way_to_set(name, service)}",
         )
     if told and not parts.path:
         # Only a host, as in Azure's variable: add the service's path.
@@ -130,9 +130,7 @@ def _filled(name: str, service: ModelService, environ: Mapping[str, str]) -> str
 def _one_label(name: str, variable: str, value: str) -> str:
     """The value, if it is safe in a host name: it must not lead to another host."""
     if not re.fullmatch(r"[A-Za-z0-9-]+", value):
-        raise UsageError(
-            f"{value!r} cannot be part of the address of {name}", f"look at {variable}"
-        )
+        raise UsageError(f"{value!r} cannot be part of the address of {name}", f"check {variable}")
     return value
 
 

@@ -81,8 +81,8 @@ class AwsSource:
         if any(name in files.merged for name in _UNSPOKEN):
             raise ModelError(
                 "auth",
-                f"{self.label} signs in by a role or single sign-on",
-                "let AWS's program do that: a profile of its own with `credential_process = aws "
+                f"{self.label} uses a role or single sign-on",
+                "let the AWS CLI do it: add a profile with `credential_process = aws "
                 f"configure export-credentials --profile {files.profile}`, named in AWS_PROFILE",
             )
         if "aws_access_key_id" in files.credentials:
@@ -118,7 +118,7 @@ class AwsSource:
         except ValueError:
             argv = []
         if not argv:
-            raise ModelError("auth", f"{label} is no command", "check its quotes")
+            raise ModelError("auth", f"{label} is not a valid command", "check its quotes")
         output = await run_program(argv, self._environ, None, LIMIT_SECONDS, label)
         try:
             printed: Any = msgspec.json.decode(output)
@@ -126,7 +126,7 @@ class AwsSource:
             printed = None
         if not isinstance(printed, dict) or printed.get("Version") != 1:
             raise ModelError(
-                "auth", f"{label} printed no credentials", "AWS wants JSON of version 1"
+                "auth", f"{label} printed no credentials", "AWS expects JSON of version 1"
             )
         made = self._made(
             str(printed.get("AccessKeyId") or ""),
@@ -176,7 +176,7 @@ class _Files:
             return {}
         except (configparser.Error, UnicodeDecodeError):
             # The parser's message quotes the line.
-            raise ModelError("auth", f"{str(path)!r} is not a file as AWS writes it") from None
+            raise ModelError("auth", f"{str(path)!r} is not a valid AWS file") from None
         except OSError as error:
             raise ModelError("auth", f"cannot read {str(path)!r}: {error.strerror}") from None
         return {section: dict(parser.items(section)) for section in parser.sections()}

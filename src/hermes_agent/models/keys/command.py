@@ -58,7 +58,7 @@ class CommandSource:
         self._learn, self._clock, self._limit = learn, clock, limit
         self._one_run = asyncio.Lock()
         self._ran: float | None = None
-        self._last: Credential | ModelError = ModelError("auth", f"{label} was not run yet")
+        self._last: Credential | ModelError = ModelError("auth", f"{label} has not run yet")
         self._expires: float | None = None
         self._again = False
 
@@ -115,7 +115,7 @@ def _printed(output: str, label: str) -> KeyCommandOutput:
         # msgspec's message may quote the output.
         raise ModelError(
             "auth",
-            f"{label} printed an object that is no key",
+            f"{label} printed an object without a valid key",
             'print the key alone, or {"secret": …, "id": …, "session": …, "expires": …}',
         ) from None
 
@@ -131,7 +131,7 @@ def moment(said: Any, label: str) -> float | None:
     if date is None or date.tzinfo is None:
         raise ModelError(
             "auth",
-            f"{label} gives no date that can be read for when the key expires",
+            f"{label} printed an unreadable expiry date",
             "give seconds since 1970, or a date like 2031-05-01T12:00:00Z",
         )
     return date.timestamp()
@@ -172,7 +172,7 @@ async def run_program(
         raise ModelError(
             "auth",
             f"{label} printed no key in {limit:g} seconds",
-            "it cannot ask questions here; run it in a terminal to check",
+            "it cannot prompt here; run it in a terminal to check",
         ) from None
     finally:
         if not ended and (process := await _begun(starting)) is not None:

@@ -267,19 +267,19 @@ def _form(fields: Mapping[str, str]) -> bytes:
 
 
 def over(name: str) -> ModelError:
-    return ModelError("auth", f"the login with {name} is over", f"hermes model login {name}")
+    return ModelError("auth", f"the login with {name} has expired", f"hermes model login {name}")
 
 
 def _expired(name: str) -> ModelError:
     return ModelError(
         "auth",
-        f"nobody confirmed the code of {name} in time",
+        f"the code for {name} was not confirmed in time",
         f"hermes model login {name} gives a new one",
     )
 
 
 def _garbage(name: str) -> ModelError:
-    return ModelError("garbage", f"{name} answered the login with something that is no answer")
+    return ModelError("garbage", f"{name} sent an invalid answer to the login")
 
 
 def _unpadded(data: bytes) -> str:

@@ -92,8 +92,8 @@ class _SourceFinder:
             return self._login()
         # The entry is not shown: it may be the key itself.
         raise UsageError(
-            f"entry {number} of models.keys.{self._name} names no source of keys",
-            "it is one of env:NAME, keyring:NAME, command:… and login",
+            f"entry {number} of models.keys.{self._name} is not a valid key source",
+            "use env:NAME, keyring:NAME, command:… or login",
         )
 
     def usual(self) -> KeyOrigin | None:
@@ -130,7 +130,7 @@ class _SourceFinder:
         login = self._service.login
         if login is None:
             raise UsageError(
-                f"{self._name} has no login with a code",
+                f"{self._name} does not support logging in with a code",
                 f"name another source in models.keys.{self._name}, or describe its login in "
                 f"models.services.{self._name}.login",
             )

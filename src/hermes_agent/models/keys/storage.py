@@ -31,7 +31,7 @@ def store_key(name: str, service: ModelService, secret: str, where: Where, home:
         return f"the system's keyring, as {SERVICE}/{name}"
     if not service.key_variables:
         raise UsageError(
-            f"{name} reads its key from no variable",
+            f"no variable is known for the key of {name}",
             f"name one in models.services.{name}.key_variables, or use the keyring",
         )
     return store_secret(service.key_variables[0], secret, home)

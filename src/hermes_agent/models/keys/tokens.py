@@ -30,7 +30,7 @@ def stored_token(home: Path, name: str) -> Token | None:
         return None
     except msgspec.MsgspecError:
         raise ModelError(
-            "auth", f"the kept login {str(path)!r} is damaged", f"hermes model login {name}"
+            "auth", f"the saved login {str(path)!r} is damaged", f"hermes model login {name}"
         ) from None
     except OSError as error:
         raise ModelError("auth", f"cannot read {str(path)!r}: {error.strerror}") from None
@@ -115,7 +115,7 @@ class LoginSource:
         token = stored_token(self._home, self._name)
         if token is None:
             raise ModelError(
-                "auth", f"nobody is logged in with {self._name}", f"hermes model login {self._name}"
+                "auth", f"not logged in with {self._name}", f"hermes model login {self._name}"
             )
         self._learned(token)
         return token

@@ -56,7 +56,7 @@ def checked(secret: str, label: str) -> str:
     """The key, if it is valid: printable ASCII that fits into a header."""
     if _KEY.fullmatch(secret):
         return secret
-    said = "is empty" if not secret else "has characters that no key has"
+    said = "is empty" if not secret else "contains invalid characters"
     raise ModelError(
         "auth",
         f"the key from {label} {said}",

@@ -44,7 +44,7 @@ def find_model(name: str, url: str = "") -> Path:
     here = ", ".join(model_names(url)) or "none"
     where = folder or "the folder of models"
     raise UsageError(
-        f"no local model called {name!r}; there are: {here}",
+        f"no local model called {name!r}; available: {here}",
         f"put its GGUF file into {where} as {name}.gguf, or name it by its path",
     )
 

@@ -120,7 +120,7 @@ class Child:
                 said = await stdout.readline()
         except TimeoutError:
             await self.end(0.0)
-            raise ModelError("timeout", f"{name} said nothing for {silence:g} seconds") from None
+            raise ModelError("timeout", f"{name} did not respond for {silence:g} seconds") from None
         if not said.endswith(b"\n"):
             await self.end()
             raise ModelError(

@@ -100,7 +100,7 @@ def incident(action: str, **given: object) -> PlannedCall:
 
 def holds(result: ToolMessage) -> bool:
     """Whether a verification succeeded."""
-    return result.ok and "FAILS" not in result.text and ": holds" in result.text
+    return result.ok and "FAILS" not in result.text and ": OK" in result.text
 
 
 def follow(brief: Brief) -> Work:
@@ -118,7 +118,7 @@ def follow(brief: Brief) -> Work:
             return end
         if record.well:
             break
-        answer = yield ResponderMove("Which signs are there now?", (incident("signs"),))
+        answer = yield ResponderMove("Which signs are present now?", (incident("signs"),))
         signs = signs_in(answer.results[0].text)
         chosen = next_candidate(signs, record)
     return (yield from hand_over(brief, signs, record))
@@ -148,7 +148,7 @@ def survey_host(brief: Brief, record: FollowerState) -> Steps:
     names = ", ".join(one.service for one in facts) or brief.service
     return (
         yield from run(
-            f"I follow skills; I am not a language model. I look at {names}, at once.",
+            f"I follow skills; I am not a language model. I will check {names} at the same time.",
             list(dict.fromkeys([*commands, ROOM, MEMORY])),
             record,
         )
@@ -164,10 +164,10 @@ def calm(brief: Brief) -> Generator[ResponderMove, MoveResult, str]:
     if brief.check is None or brief.check.ok is False:
         return ""
     looks = (incident("verify"), terminal(f"sleep {CALM_SECONDS}"), incident("verify"))
-    answer = yield ResponderMove("No skill's signs are there. Is anything wrong at all?", looks)
+    answer = yield ResponderMove("No skill matches. Is anything wrong at all?", looks)
     if not (holds(answer.results[0]) and holds(answer.results[-1])):
         return ""
-    summary = "The checks hold, each time they were run, and no skill's signs are there."
+    summary = "All checks passed on every run, and no skill matches."
     answer = yield ResponderMove(summary, (incident("false_alarm", summary=summary),))
     return "It was a false alarm; I changed nothing." if answer.results[0].ok else ""
 
@@ -182,7 +182,7 @@ def attempt(
     "" if the incident is not resolved."""
     opening = PlannedCall("skill", {"name": chosen.skill, "arguments": f"service={chosen.service}"})
     results = yield from run(
-        f"The signs of {chosen.skill} are there for {chosen.service}. I look at them again.",
+        f"{chosen.skill} matches {chosen.service}. I will check its signs again.",
         chosen.when,
         record,
         (opening,),
@@ -197,7 +197,7 @@ def attempt(
         record.refusals.append(f"the signs of {chosen.skill} are gone")
         return ""
     yield ResponderMove(
-        f"I take it to be {chosen.category} in {chosen.service}. First a copy of what may change.",
+        f"This looks like {chosen.category} in {chosen.service}. First I back up what may change.",
         (
             _hypothesis(chosen, record.quotes(shown)),
             incident("keep", paths=_paths(brief, chosen, shown)),
@@ -267,20 +267,18 @@ def _settle(
             return (yield from _resolve(chosen, record, shown))
     if holds(results[-1]):
         record.well = True  # do not undo what made it healthy
-        record.refusals.append(f"the checks hold, but {chosen.skill} still sees: {left[0]}")
+        record.refusals.append(f"the checks pass, but {chosen.skill} still sees: {left[0]}")
         return ""
     if book.verify and not left:
         record.helped.append(chosen)
-        record.refusals.append(f"{chosen.skill} did its work, and the checks still fail")
+        record.refusals.append(f"{chosen.skill} did its work, but the checks still fail")
         return ""
     quotes = record.quotes([results[-1].text] if not holds(results[-1]) else [])
     calls = (incident("undo"), _hypothesis(chosen, quotes, state="refuted", confidence=0.1))
-    answer = yield ResponderMove(
-        f"{chosen.skill} did not help. I take back what it changed.", calls
-    )
+    answer = yield ResponderMove(f"{chosen.skill} did not help. I will undo its changes.", calls)
     facts = next((one for one in brief.facts if one.service == chosen.service), BriefFacts(""))
     if "put back" in answer.results[0].text and facts.restart:
-        yield from run("It begins again with what was put back.", [facts.restart], record)
+        yield from run("Restarting it with what was put back.", [facts.restart], record)
     return ""
 
 
@@ -291,13 +289,13 @@ def _resolve(
     what = CATEGORIES.get(chosen.category, chosen.category)
     given: dict[str, object] = {
         "component": component, "category": chosen.category, "locus": record.said("locus"),
-        "summary": f"{what} ({component}); {chosen.skill} mended it",
-        "prevent": [f"see what brought it about: {what}"],
+        "summary": f"{what} ({component}); fixed by {chosen.skill}",
+        "prevent": [f"find out what caused it: {what}"],
     }  # fmt: skip
     record.helped.append(chosen)
     ended = yield from _end("resolve", given, record.quotes(shown))
     if ended.ok:
-        return f"{component} is well again: it was {chosen.category}."
+        return f"{component} works again: it was {chosen.category}."
     record.refusals.append(ended.text.strip()[:500])
     return ""
 
@@ -308,7 +306,7 @@ def _end(
     """End it, without quotes that are not taken."""
     while True:
         answer = yield ResponderMove(
-            {"resolve": "It is mended.", "escalate": "I hand it over."}[action],
+            {"resolve": "It is fixed.", "escalate": "Handing over."}[action],
             (incident(action, **given, evidence=quotes),),
         )
         ended = answer.results[0]
@@ -329,15 +327,19 @@ def hand_over(
     near = [
         f"{one.skill} for {one.service}: {one.failed}" for one in signs.candidates if not one.fits
     ]
-    parts = [f"Tried: {tried}." if tried else "No skill's signs are there.", *record.refusals]
-    parts += [f"Nearly: {'; '.join(near[:NEAR])}"] if near else []
+    parts = [f"Tried: {tried}." if tried else "No skill matches.", *record.refusals]
+    parts += [f"Close: {'; '.join(near[:NEAR])}"] if near else []
     parts += [f"Ruled out: {', '.join(signs.ruled_out)}"] if signs.ruled_out else []
     given: dict[str, object] = {
         "component": believed[0].service if believed else brief.service,
         "category": believed[0].category if believed and record.helped else "unknown",
         "locus": record.said("locus"),
         "summary": "\n".join(parts)[:2_000],
-        "needed": "somebody who knows the service; what was looked at is in the session",
+        "needed": "someone who knows the service; the session shows what was checked",
     }
     ended = yield from _end("escalate", given, record.quotes())
-    return "People must go on from here." if ended.ok else f"It did not end: {ended.text[:300]}"
+    return (
+        "A person must continue from here."
+        if ended.ok
+        else f"The incident could not be closed: {ended.text[:300]}"
+    )

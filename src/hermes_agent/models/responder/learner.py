@@ -30,22 +30,22 @@ metadata:
 
 ## When to Use
 
-- An alert of {service}, and what was seen the last time:
+- An alert of {service}, and what was seen last time:
 {seen}
 
 ## Procedure
 
-`runbook.yaml` has the commands, as they helped on this machine:
+`runbook.yaml` has the commands that worked on this machine:
 
 {steps}
 
 ## Pitfalls
 
-- It was learned from one incident on one machine; the signs in its runbook must all be there.
+- It was learned from one incident on one machine; all signs in its runbook must be present.
 
 ## Verification
 
-- The checks of {service} hold, and go on holding.
+- The checks of {service} pass, and keep passing.
 """
 
 
@@ -53,22 +53,22 @@ def learn(task: Aftermath, before: Sequence[Message]) -> Work:
     """Write the skill that the work before teaches, if it does."""
     helped = _helped(before)
     if helped is None or not task.skill_wanted or task.known:
-        return f"There is no more to learn from this: {task.category} is known."
+        return f"There is nothing more to learn from this: {task.category} is known."
     own = [Check(f"test -e {shlex.quote(path)}") for path in _places(task, before)[:1]]
     helped = replace(helped, when=(*own, *helped.when))  # elsewhere it is not meant
     files = skill_files(task, helped, _evidence(before))
     why = f"an incident of {task.service or task.component}: {task.category}"
     call = PlannedCall("write_skill", {"name": task.skill_wanted, "files": files, "why": why})
     answer = yield ResponderMove(
-        "I write down what told and what helped, for the next time.", (call,)
+        "Saving what showed the cause and what helped, for next time.", (call,)
     )
     if not answer.results[0].ok:
-        return f"The skill was not taken: {answer.results[0].text[:300]}"
-    return f"Written down as {task.skill_wanted}."
+        return f"The skill was not saved: {answer.results[0].text[:300]}"
+    return f"Saved as {task.skill_wanted}."
 
 
 def skill_files(task: Aftermath, book: Runbook, evidence: Sequence[str]) -> dict[str, str]:
-    about = f"Mends {task.category} in {task.component} the way it was mended here before."
+    about = f"Fixes {task.category} in {task.component} the way it was fixed here before."
     text = _SKILL.format(
         name=task.skill_wanted,
         description=f"{about} Use when {task.service or task.component} has an alert again.",

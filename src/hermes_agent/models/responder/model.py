@@ -77,12 +77,12 @@ def _next(messages: Sequence[Message]) -> ResponderMove:
 
 def _stopped(task: Task, since: Sequence[Message]) -> ResponderMove:
     """It did not finish: escalate the incident, once."""
-    text = "I have come to no end, and stop here: people must go on."
+    text = "I found no solution and am stopping here: a person must continue."
     last = next((one for one in reversed(since) if isinstance(one, AssistantMessage)), None)
     if not isinstance(task, Brief) or (last is not None and last.text == text):
         return ResponderMove(text)
-    given = {"component": task.service, "category": "unknown", "needed": "somebody who knows it",
-             "summary": "No skill came to an end with it."}  # fmt: skip
+    given = {"component": task.service, "category": "unknown", "needed": "someone who knows it",
+             "summary": "No skill resolved it."}  # fmt: skip
     return ResponderMove(text, (incident("escalate", **given),))
 
 
@@ -105,5 +105,5 @@ def _work(task: Task, before: Sequence[Message]) -> Work:
 
 def open_named(name: str, settings: ModelSettings) -> ResponderModel:
     if name != NAME:
-        raise UsageError(f"no model of Hermes' own is called {name!r}", f"there is {NAME}")
+        raise UsageError(f"Hermes has no built-in model called {name!r}", f"available: {NAME}")
     return ResponderModel(known_facts(name, settings, FACTS))

@@ -272,7 +272,7 @@ class FailoverPlan:
                 often = f" ({state.tries} times)" if state.tries > 1 else ""
                 said.append(f"{state.candidate.name}: {state.error.kind}{often}")
             elif state.error is not None:
-                said.append(f"{state.candidate.name}: not asked, {state.error.kind}")
+                said.append(f"{state.candidate.name}: not tried, {state.error.kind}")
         return ": " + ", ".join(said)
 
 
@@ -286,12 +286,12 @@ def _note_bound(state: CandidateState, now: float) -> None:
 def _skipped(candidate: Candidate, instead: Candidate, now: float) -> RoutingEvent:
     circuit = candidate.circuit
     if circuit.admits(now):
-        trouble, reason = candidate.pool.bound(candidate.name, now)[1], "its keys rest"
+        trouble, reason = candidate.pool.bound(candidate.name, now)[1], "its keys are cooling down"
     else:
         trouble, seconds = circuit.trouble, max(circuit.until, circuit.held_until) - now
-        reason = f"it failed; left alone for {seconds:.0f} s"
+        reason = f"it failed; skipped for {seconds:.0f} s"
         if seconds <= 0:
-            reason = "another call is finding out whether it answers again"
+            reason = "another call is testing whether it works again"
     return RoutingEvent(
         "skipped", candidate.name, instead.name, trouble.kind if trouble else "", reason
     )

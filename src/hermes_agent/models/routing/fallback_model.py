@@ -142,7 +142,7 @@ class FallbackModel:
             return
         candidate.pool.answered(leased)
         if candidate.circuit.answered():
-            yield RoutingEvent("closed", candidate.name, reason="it answers again")
+            yield RoutingEvent("closed", candidate.name, reason="it works again")
         known = believable(reply, asked, candidate.facts)
         yield known if known.model else replace(known, model=candidate.name)
 
@@ -164,12 +164,12 @@ class FallbackModel:
         if not error.passing:
             if candidate.circuit.answered():
                 return RoutingEvent(
-                    "closed", candidate.name, kind=error.kind, reason="it answers again"
+                    "closed", candidate.name, kind=error.kind, reason="it works again"
                 )
         elif not another_key:
             seconds = candidate.circuit.failed(self._clock(), error, probe)
             if seconds is not None:
-                reason = f"it failed; left alone for {seconds:g} s"
+                reason = f"it failed; skipped for {seconds:g} s"
                 return RoutingEvent("opened", candidate.name, kind=error.kind, reason=reason)
         return None
 

@@ -412,7 +412,7 @@ class AnthropicAccumulator(SseAccumulator):
     def _begin(self, event: _Event) -> None:
         head = event.content_block
         if head is None or event.index in self._blocks:
-            raise self._garbage("a block that is none or begins twice")
+            raise self._garbage("an invalid or repeated block")
         block = self._blocks[event.index] = _OpenBlock(head, self.chars, self._calls)
         if head.type == "tool_use":
             self._calls += 1
@@ -424,7 +424,7 @@ class AnthropicAccumulator(SseAccumulator):
     def _add(self, event: _Event) -> None:
         block, delta = self._block(event), event.delta
         if delta is None:
-            raise self._garbage("a piece of nothing")
+            raise self._garbage("an empty delta")
         if delta.text and block.head.type == "text":
             self.say(delta.text)
             return
@@ -442,7 +442,7 @@ class AnthropicAccumulator(SseAccumulator):
     def _block(self, event: _Event) -> _OpenBlock:
         block = self._blocks.get(event.index)
         if block is None or not block.open:
-            raise self._garbage("a piece of a block that is not open")
+            raise self._garbage("a delta for a block that is not open")
         return block
 
     def _garbage(self, what: str) -> ModelError:

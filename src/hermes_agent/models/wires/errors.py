@@ -49,7 +49,7 @@ _PHRASES: dict[ModelTrouble, tuple[str, str]] = {
     "rate_limit": ("is rate limited", "wait a while, or choose another model"),
     "overload": ("is overloaded or down", "the service has a problem; try again later"),
     "timeout": ("took too long", "try again later"),
-    "refused": ("refused to answer", "put the request another way"),
+    "refused": ("refused to answer", "rephrase the request"),
     "context_too_long": (
         "cannot take a conversation this long",
         "set its window in models.context_tokens so that Hermes summarises in time",

@@ -356,7 +356,7 @@ class GeminiAccumulator(SseAccumulator):
         if arguments == "null":
             arguments = "{}"
         if not arguments.startswith("{"):
-            raise self.no_answer("arguments that are no object", data)
+            raise self.no_answer("arguments that are not an object", data)
         self.open_call(call.id or "", call.name or "").arguments.append(arguments)
 
     def _sign(self, on: Place, signature: str, length: int = 0, text: str = "") -> None:
@@ -389,15 +389,17 @@ class GeminiAccumulator(SseAccumulator):
     def _end_by(self, reason: str, message: str) -> None:
         said = f": {message}" if message else ""
         if reason in BROKEN:
-            raise ModelError("garbage", f"{self.name} broke off ({reason}){said}")
+            raise ModelError("garbage", f"{self.name} stopped early ({reason}){said}")
         if reason == "MISSING_THOUGHT_SIGNATURE":
-            raise ModelError("bad_request", f"{self.name} misses a signature of its own{said}")
+            raise ModelError(
+                "bad_request", f"{self.name} reports a missing thought signature{said}"
+            )
         self.end(reason)
 
     def _blocked(self, feedback: _Feedback) -> ModelError:
         why = feedback.block_reason_message or feedback.block_reason
         return ModelError(
-            "refused", f"{self.name} refused to answer: {why}", "put the request another way"
+            "refused", f"{self.name} refused to answer: {why}", "rephrase the request"
         )
 
     def refused(

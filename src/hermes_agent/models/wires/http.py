@@ -128,12 +128,12 @@ class HttpConnection:
             case httpx.UnsupportedProtocol() | httpx.InvalidURL() | httpx.LocalProtocolError():
                 return ModelError(
                     "bad_request",
-                    f"{self.shown_url} cannot be asked{said}",
+                    f"cannot send a request to {self.shown_url}{said}",
                     "check the service's address",
                 )
             case _:
                 return ModelError(
-                    "broken_stream", f"the connection to {self.shown_url} broke{said}"
+                    "broken_stream", f"the connection to {self.shown_url} was lost{said}"
                 )
 
     def _open(self) -> "httpx.AsyncClient":

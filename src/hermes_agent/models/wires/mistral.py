@@ -242,7 +242,7 @@ class MistralAccumulator(SseAccumulator):
         if choice.finish_reason == "error":
             raise ModelError(
                 "overload",
-                f"{self.name} broke off: it says that an error occurred",
+                f"{self.name} stopped: it reported an error",
                 "the service has a problem; try again later",
             )
         if choice.finish_reason:

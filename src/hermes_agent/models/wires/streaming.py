@@ -255,9 +255,7 @@ class ResponseAccumulator(ABC):
         )
 
     def no_answer(self, why: object, data: bytes) -> ModelError:
-        return ModelError(
-            "garbage", f"{self.name} sent something that is no answer ({why}): {shown(data)}"
-        )
+        return ModelError("garbage", f"{self.name} sent an invalid answer ({why}): {shown(data)}")
 
     def broken(self) -> ModelError:
         return ModelError("broken_stream", f"{self.name} stopped in the middle of its answer")
@@ -323,7 +321,7 @@ class StallDetector:
             name = self._accumulator.name
             raise ModelError(
                 "timeout",
-                f"{name} kept the line open for {self._patience:g} seconds and said nothing",
+                f"{name} kept the connection open for {self._patience:g} seconds but sent nothing",
             )
         self._size, self._due = size, monotonic() + self._patience
 
@@ -360,8 +358,8 @@ class HttpWireClient:
                 own = self._endpoint.name.partition("/")[0]
                 raise ModelError(
                     "bad_request",
-                    f"the header {name!r} for {own} holds what no header can",
-                    f"only plain characters can be sent; look at models.services.{own}.headers "
+                    f"the header {name!r} for {own} contains invalid characters",
+                    f"use plain characters only; check models.services.{own}.headers "
                     "and at its key",
                 )
 

@@ -29,7 +29,7 @@ MAX_FILES = 10
 PATIENCE = 30.0
 """The longest rate limit that discord.py waits for itself; for longer ones the outbox does."""
 TROUBLE = (DiscordException, aiohttp.ClientError, OSError, TimeoutError)
-REFUSED = "Discord does not accept the bot's token"
+REFUSED = "Discord rejected the bot's token"
 HINT = "reset it on discord.com/developers/applications, then `hermes gateway setup discord`"
 SILENT = 1 << 12
 
@@ -124,7 +124,7 @@ async def _say(
 
 async def _edit(api: DiscordClient, place: str, id: str, body: dict[str, Any]) -> str:
     if not id.isdecimal():
-        raise SendError(f"not a message id of Discord: {id!r}", again=False)
+        raise SendError(f"not a Discord message ID: {id!r}", again=False)
     await api.call("PATCH", f"/channels/{place}/messages/{id}", json=body)
     return id
 
@@ -132,17 +132,17 @@ async def _edit(api: DiscordClient, place: str, id: str, body: dict[str, Any]) -
 def send_error(trouble: BaseException) -> SendError:
     match trouble:
         case RateLimited():
-            return SendError("Discord limits the rate", after=trouble.retry_after)
+            return SendError("Discord is rate limiting the bot", after=trouble.retry_after)
         case HTTPException(status=429):
             after = retry_after(trouble.response.headers, 60.0)
-            return SendError("Discord limits the rate", after=after)
+            return SendError("Discord is rate limiting the bot", after=after)
         case HTTPException(status=401) | LoginFailure():
             return SendError(REFUSED, HINT, channel=True)
         case Forbidden() | NotFound() | HTTPException(status=400):
-            return SendError(f"Discord refuses the message: {trouble.text}", again=False)
+            return SendError(f"Discord rejected the message: {trouble.text}", again=False)
         case DiscordServerError():
-            return SendError(f"Discord does not answer properly: {trouble.status}", doubtful=True)
+            return SendError(f"unexpected answer from Discord: {trouble.status}", doubtful=True)
         case aiohttp.ClientConnectorError():
-            return SendError("Discord cannot be reached", channel=True)
+            return SendError("cannot reach Discord", channel=True)
         case _:
-            return SendError(f"Discord does not answer: {trouble}", doubtful=True)
+            return SendError(f"Discord is not responding: {trouble}", doubtful=True)

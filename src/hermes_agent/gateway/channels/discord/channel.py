@@ -51,8 +51,8 @@ PAGE = 100
 FAULTS = {
     4004: (REFUSED, HINT),
     4014: (
-        "the bot may not read messages",
-        "switch on Message Content Intent on the bot's page of discord.com/developers",
+        "the bot is not allowed to read messages",
+        "enable Message Content Intent on the bot's page at discord.com/developers",
     ),
 }
 
@@ -66,7 +66,7 @@ def _ended(trouble: BaseException) -> HermesError:
     unknown = isinstance(trouble, HTTPException) and trouble.status == 401
     if unknown or isinstance(trouble, LoginFailure):
         return CredentialsRejected(REFUSED, HINT)
-    return HermesError(f"Discord does not answer: {trouble}")
+    return HermesError(f"Discord is not responding: {trouble}")
 
 
 class DiscordChannel:
@@ -140,7 +140,7 @@ class DiscordChannel:
                         "resume": True,
                     }
             except (AttributeError, KeyError, TypeError, ValueError) as why:
-                raise HermesError(f"Discord said what cannot be read: {why!r}") from why
+                raise HermesError(f"unreadable data from Discord: {why!r}") from why
             finally:
                 self._ws = None
                 await ws.close()
@@ -312,7 +312,7 @@ class DiscordChannel:
         came = await self._latest.reaches(self._probe_chat, str(sent["id"]))
         await quietly("Discord", api.call("DELETE", path), TROUBLE)
         if not came:
-            raise HermesError("a message of ours did not come back from Discord")
+            raise HermesError("a test message did not come back from Discord")
 
     async def _last_message(self, api: DiscordClient, chat: str) -> str:
         found = await api.call("GET", f"/channels/{chat}")

@@ -76,7 +76,8 @@ def _parse(settings: Settings, secret: Callable[[str], str]) -> EmailSettings:
     address = given("address").lower()
     if not ADDRESS.fullmatch(address):
         raise UsageError(
-            f"channels.email.address is not an address: {address!r}", "`hermes gateway setup email`"
+            f"channels.email.address is not a valid address: {address!r}",
+            "`hermes gateway setup email`",
         )
     is_open = given("authenticated", "true").lower() in NO
     return EmailSettings(
@@ -213,7 +214,7 @@ class Email:
         if not outgoing.text and not outgoing.files:
             raise SendError("there is nothing to send", again=False)
         if not ADDRESS.fullmatch(to):
-            raise SendError(f"not an address: {to!r}", again=False)
+            raise SendError(f"not a valid address: {to!r}", again=False)
         id = id_of(key, self._settings.address)
         before = await self._threads.before(outgoing.chat.thread, self._last)
         mail = written(outgoing, id, self._settings.address, before, self._context.clock())
@@ -249,7 +250,7 @@ class Email:
                     await self._next_poll()
                 self._proven = before
         except TimeoutError:
-            raise HermesError("mails to us do not arrive") from None
+            raise HermesError("test mails do not arrive") from None
 
     async def _round_trip(self) -> None:
         word, address = self._sealed(secrets.token_hex(8)), self._settings.address
@@ -287,7 +288,7 @@ def _mark(text: str) -> MailboxCursor | None:
         return MailboxCursor(int(validity), int(uid), float(time))
     except ValueError:
         if text:
-            log.warning("the cursor %r is malformed; reading starts anew", text[:200])
+            log.warning("the cursor %r is malformed; reading from the start", text[:200])
         return None
 
 

@@ -74,7 +74,7 @@ async def _connected(place: MailServer) -> "Imap":
                 place.host, place.port, ssl=context, limit=MAX_LINE
             )
     except TimeoutError:
-        raise ConnectionLost(f"{place.host} does not answer") from None
+        raise ConnectionLost(f"{place.host} is not responding") from None
     except OSError as error:
         raise ConnectionLost(f"cannot reach {place.host}: {error}") from None
     return Imap(reader, writer)
@@ -99,7 +99,7 @@ class Imap:
     async def begin(self, place: MailServer) -> None:
         greeting = (await self._answer()).line
         if not greeting.upper().startswith((b"* OK", b"* PREAUTH")):
-            raise ConnectionLost(f"{place.host} refuses the connection: {_text(greeting)}")
+            raise ConnectionLost(f"{place.host} refused the connection: {_text(greeting)}")
         if place.safety == "starttls":
             await self._ask("STARTTLS")
             try:
@@ -121,7 +121,7 @@ class Imap:
     async def login(self, user: str, password: str) -> None:
         if "LOGINDISABLED" in self._can and "AUTH=PLAIN" not in self._can:
             raise CredentialsRejected(
-                "the mail server accepts no password on this connection", "use tls://"
+                "the mail server does not accept passwords on this connection", "use tls://"
             )
         try:
             if "AUTH=PLAIN" in self._can:
@@ -136,7 +136,7 @@ class Imap:
             if (code and code[1] in PASSING) or "too many" in error.message.lower():
                 raise
             raise CredentialsRejected(
-                "the mail server does not accept our password",
+                "the mail server rejected the password",
                 "set channels.email.password to the name of a secret that holds a valid one",
             ) from None
         await self._read_capabilities()
@@ -146,7 +146,7 @@ class Imap:
         validity = re.search(rb"\[UIDVALIDITY (\d+)", said, re.IGNORECASE)
         following = re.search(rb"\[UIDNEXT (\d+)", said, re.IGNORECASE)
         if validity is None or following is None:
-            raise ImapError("the mail server sends no UIDVALIDITY and UIDNEXT")
+            raise ImapError("the mail server sent no UIDVALIDITY or UIDNEXT")
         self._news = False
         return MailFolder(int(validity[1]), int(following[1]))
 
@@ -198,7 +198,7 @@ class Imap:
         tag = await self._write("IDLE")
         while not (answer := await self._answer()).line.startswith(b"+"):
             if answer.line.startswith(tag):
-                raise ImapError(f"the mail server refuses IDLE: {_text(answer.line)}")
+                raise ImapError(f"the mail server refused IDLE: {_text(answer.line)}")
         await _wait(seconds, self._until_news(), nudge.wait())
         await self._send(b"DONE\r\n")
         await self._until(tag)
@@ -233,7 +233,7 @@ class Imap:
             if line.startswith(tag):
                 if line[len(tag) :].upper().startswith(b"OK"):
                     return [*answers, answer]
-                raise ImapError(f"the mail server refuses: {_text(line[len(tag) :])}")
+                raise ImapError(f"the mail server answered: {_text(line[len(tag) :])}")
             if line.startswith(b"+"):
                 await self._send(f"{more}\r\n".encode())
             elif line.upper().startswith(b"* BYE"):
@@ -247,7 +247,7 @@ class Imap:
         while found := _LITERAL.search(line):
             length = int(found[1])
             if length > MAX_LITERAL:
-                raise ConnectionLost(f"the mail server sends {length} bytes at once")
+                raise ConnectionLost(f"the mail server sent too much at once: {length} bytes")
             literals.append(await self._bytes(length))
             line = line[: found.start()] + b"~" + await self._line(SECONDS)
         self._note(line)
@@ -276,7 +276,7 @@ def _connection_errors() -> Iterator[None]:
     try:
         yield
     except TimeoutError:
-        raise ConnectionLost("the mail server does not answer") from None
+        raise ConnectionLost("the mail server is not responding") from None
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError) as error:
         raise ConnectionLost(f"the connection to the mailbox was lost: {said(error)}") from None
 
@@ -290,7 +290,7 @@ def _tags() -> Iterator[str]:
 def quoted(text: str) -> str:
     """As a quoted string, which must be printable ASCII."""
     if not text.isascii() or not text.isprintable():
-        raise ImapError("not printable ASCII, which IMAP needs here")
+        raise ImapError("IMAP allows only printable ASCII here")
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

@@ -32,7 +32,8 @@ def place_of(setting: str, text: str, port: int) -> MailServer:
     found = _PLACE.fullmatch(text.strip())
     if found is None:
         raise UsageError(
-            f"{setting} is not a mail server: {text!r}", "write it as mail.example.org or host:port"
+            f"{setting} is not a valid mail server: {text!r}",
+            "write it as mail.example.org or host:port",
         )
     safety, host, given = found.groups()
     host = host.strip("[]")

@@ -55,7 +55,7 @@ class SmtpSender:
             if error.code < 500:
                 raise SendError(_response(error), after=WAIT_SECONDS, channel=True) from None
             raise SendError(
-                "the mail server does not accept our password", PASSWORD, channel=True
+                "the mail server rejected the password", PASSWORD, channel=True
             ) from None
         except aiosmtplib.SMTPResponseException as error:
             raise SendError(_response(error), after=WAIT_SECONDS, channel=True) from None

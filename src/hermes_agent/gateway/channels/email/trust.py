@@ -17,8 +17,8 @@ def doubt(results: Sequence[str], authservs: Sequence[str], sender: str) -> str:
     from the top: only the first counts, since a sender can add others below."""
     server, found = _read(results[0]) if results else ("", [])
     if not any(fnmatchcase(server, one) for one in authservs):
-        return "our mail server does not vouch for its sender"
-    return "" if _vouches(found, sender) else "its sender is not proven"
+        return "the mail server could not verify its sender"
+    return "" if _vouches(found, sender) else "its sender is not verified"
 
 
 def _read(text: str) -> tuple[str, list[tuple[str, str, dict[str, str]]]]:

@@ -122,7 +122,7 @@ class Matrix:
                 break
             until = str(page["end"])
         else:
-            log.warning("too much was missed in %s; some of it is not read", room)
+            log.warning("too many messages were missed in %s; some will not be read", room)
         return missed[::-1]
 
     async def _invited(self, news: Mapping[str, Any]) -> None:
@@ -241,7 +241,7 @@ class Matrix:
         }
         if outgoing.edit:
             if not outgoing.edit.startswith("$"):
-                raise SendError(f"not a message id of Matrix: {outgoing.edit!r}", again=False)
+                raise SendError(f"not a Matrix message ID: {outgoing.edit!r}", again=False)
             relates = {"rel_type": "m.replace", "event_id": outgoing.edit}
             return {**said, "body": f"* {outgoing.text}", "m.new_content": said,
                     "m.relates_to": relates}  # fmt: skip
@@ -272,7 +272,7 @@ class Matrix:
         word = secrets.token_hex(8)
         seconds = float(self._settings.get("proof_seconds") or PROBE_SECONDS)
         try:
-            failure = "messages on Matrix do not reach us"
+            failure = "Matrix messages are not arriving"
             async with self._probes.expect(word, seconds, failure):
                 room = await self._rooms.own(await self._know_me())
                 path = "/rooms/{}/send/{}/{}"

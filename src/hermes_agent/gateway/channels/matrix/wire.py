@@ -19,7 +19,7 @@ from hermes_agent.gateway.channels.shared import (
 
 CLIENT = "/_matrix/client/v3"
 SECONDS = 30.0
-OURS = "`hermes gateway setup matrix` takes a new token"
+OURS = "enter a new token with `hermes gateway setup matrix`"
 
 
 class MatrixError(HermesError):
@@ -67,7 +67,7 @@ class MatrixClient:
             ) from None
         except httpx.HTTPError as error:
             raise HomeserverUnreachable(
-                f"the homeserver does not answer: {said(error)}", sent=True
+                f"the homeserver is not responding: {said(error)}", sent=True
             ) from None
         if answer.status_code >= 400:
             raise _error(answer)
@@ -105,7 +105,7 @@ class MatrixClient:
 def refusal(error: HermesError) -> HermesError:
     """The error for the gateway when receiving fails."""
     if isinstance(error, MatrixError) and error.code in ("M_UNKNOWN_TOKEN", "M_MISSING_TOKEN"):
-        return CredentialsRejected("the homeserver does not accept our token", OURS)
+        return CredentialsRejected("the homeserver rejected the token", OURS)
     return error
 
 
@@ -115,7 +115,7 @@ def send_error(error: HermesError) -> SendError:
         return SendError(error.message, channel=not error.sent)
     assert isinstance(error, MatrixError)
     if error.code in ("M_UNKNOWN_TOKEN", "M_MISSING_TOKEN"):
-        return SendError("the homeserver does not accept our token", OURS, channel=True)
+        return SendError("the homeserver rejected the token", OURS, channel=True)
     if error.status == 429:
         return SendError(error.message, after=error.after)
     return SendError(error.message, again=error.status >= 500)

@@ -96,7 +96,7 @@ class Ntfy:
             async with self._client.stream("GET", path, params=query, timeout=patience) as stream:
                 if stream.status_code in (401, 403):
                     raise CredentialsRejected(
-                        f"ntfy refuses to let us read {self._topic}",
+                        f"ntfy denied read access to {self._topic}",
                         TOKEN_HINT,
                     )
                 stream.raise_for_status()
@@ -109,7 +109,7 @@ class Ntfy:
         try:
             event = msgspec.json.decode(line, type=_Event)
         except msgspec.MsgspecError as error:
-            log.warning("skipping a malformed line of ntfy: %s", error)
+            log.warning("skipping a malformed line from ntfy: %s", error)
             return
         if event.event != "message" or not event.id:
             return
@@ -201,7 +201,7 @@ class Ntfy:
         word = secrets.token_hex(8)
         body = {"topic": self._probe_topic, "message": word, "tags": [OURS], "priority": 1}
         headers = {"Cache": "no", "Firebase": "no"}
-        failure = "messages to ntfy do not reach us"
+        failure = "ntfy messages are not arriving"
         async with self._probes.expect(word, self._probe_seconds, failure):
             await self._post("POST", "/", content=msgspec.json.encode(body), headers=headers)
 

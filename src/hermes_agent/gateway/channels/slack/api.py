@@ -22,8 +22,8 @@ UNKNOWN = {
 PASSING = {
     "internal_error", "fatal_error", "service_unavailable", "request_timeout", "team_added_to_org",
 }  # fmt: skip
-REFUSED = "Slack does not accept a token"
-HINT = "look at the app on api.slack.com/apps, then `hermes gateway setup slack`"
+REFUSED = "Slack rejected a token"
+HINT = "check the app on api.slack.com/apps, then `hermes gateway setup slack`"
 SECTION = 3_000
 """Characters of one section of a message with buttons."""
 MAX_BUTTONS = 25
@@ -40,24 +40,24 @@ def ended(trouble: BaseException) -> HermesError:
     if isinstance(trouble, SlackApiError):
         if reason(trouble) in UNKNOWN:
             return CredentialsRejected(f"{REFUSED}: {reason(trouble)}", HINT)
-        return HermesError(f"Slack does not answer properly: {reason(trouble)}")
-    return HermesError(f"Slack does not answer: {trouble}")
+        return HermesError(f"unexpected answer from Slack: {reason(trouble)}")
+    return HermesError(f"Slack is not responding: {trouble}")
 
 
 def send_error(trouble: BaseException) -> SendError:
     if isinstance(trouble, aiohttp.ClientConnectorError):
-        return SendError("Slack cannot be reached", channel=True)
+        return SendError("cannot reach Slack", channel=True)
     if not isinstance(trouble, SlackApiError):
-        return SendError(f"Slack does not answer: {trouble}", doubtful=True)
+        return SendError(f"Slack is not responding: {trouble}", doubtful=True)
     why, status = reason(trouble), trouble.response.status_code
     if status == 429 or why == "ratelimited":
         after = retry_after(trouble.response.headers, 30.0)
-        return SendError("Slack limits the rate", after=after)
+        return SendError("Slack is rate limiting the app", after=after)
     if why in UNKNOWN:
         return SendError(f"{REFUSED}: {why}", HINT, channel=True)
     if status >= 500 or why in PASSING:
-        return SendError(f"Slack does not answer properly: {why}", doubtful=True)
-    return SendError(f"Slack refuses the message: {why}", again=False)
+        return SendError(f"unexpected answer from Slack: {why}", doubtful=True)
+    return SendError(f"Slack rejected the message: {why}", again=False)
 
 
 def parts_of(client: AsyncWebClient, outgoing: OutboundMessage) -> list[Part]:
@@ -116,7 +116,7 @@ async def _say(client: AsyncWebClient, outgoing: OutboundMessage) -> str:
 async def _edit(client: AsyncWebClient, outgoing: OutboundMessage) -> str:
     stamp = stamp_in(outgoing.edit)
     if not stamp:
-        raise SendError(f"not a message id of Slack: {outgoing.edit!r}", again=False)
+        raise SendError(f"not a Slack message ID: {outgoing.edit!r}", again=False)
     await client.chat_update(**_body(outgoing), ts=stamp)
     return outgoing.edit
 

@@ -200,7 +200,7 @@ class SlackChannel:
             async with self._session.get(file.url_private_download, headers=bearer) as answer:
                 if answer.status != 200:
                     raise AttachmentUnavailable(
-                        f"Slack answers {answer.status}", passing=answer.status >= 500
+                        f"Slack answered {answer.status}", passing=answer.status >= 500
                     )
                 data = await answer.read()
         except TROUBLE as why:
@@ -246,7 +246,7 @@ class SlackChannel:
         came = await self._latest.reaches(self._probe_chat, stamp)
         await quietly("Slack", web.chat_delete(channel=self._probe_chat, ts=stamp), TROUBLE)
         if not came:
-            raise HermesError("a message of ours did not come back from Slack")
+            raise HermesError("a test message did not come back from Slack")
 
     async def _last_message(self, web: AsyncWebClient, chat: str) -> str:
         found: Any = await web.conversations_history(channel=chat, limit=1)

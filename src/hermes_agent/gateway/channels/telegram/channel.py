@@ -53,8 +53,8 @@ CAPTION = 500
 PHOTO_BYTES = 10_000_000
 PHOTOS = ("image/jpeg", "image/png", "image/webp")
 
-REFUSED = "Telegram does not accept the bot's token"
-HINT = "`hermes gateway setup telegram` takes a new token; @BotFather gives one by /token"
+REFUSED = "Telegram rejected the bot's token"
+HINT = "get a new one from @BotFather with /token, then run `hermes gateway setup telegram`"
 
 
 @cache
@@ -88,7 +88,7 @@ class TelegramChannel:
                 request=self._requests[1],
             )
         except InvalidToken:
-            raise CredentialsRejected("the token for Telegram is empty", HINT) from None
+            raise CredentialsRejected("the Telegram token is empty", HINT) from None
         self._context = context
         self._progress = MultipartSend()
         self._me = wire.Me(0, "")
@@ -119,7 +119,7 @@ class TelegramChannel:
             raise CredentialsRejected(REFUSED, HINT) from None
         except Conflict:
             raise HermesError(
-                "another program receives the messages of this bot",
+                "another program is receiving this bot's messages",
                 "stop it, or create a separate bot for Hermes",
             ) from None
         except TelegramError as trouble:
@@ -211,7 +211,7 @@ class TelegramChannel:
     async def _edit(self, outgoing: OutboundMessage, place: dict[str, Any]) -> str:
         number = wire.number_in(outgoing.edit)
         if number is None:
-            raise SendError(f"not a message id of Telegram: {outgoing.edit!r}", again=False)
+            raise SendError(f"not a Telegram message ID: {outgoing.edit!r}", again=False)
 
         async def edit(text: str, mode: str | None) -> str:
             try:
@@ -268,19 +268,19 @@ class TelegramChannel:
                 about = await self._bot.get_webhook_info()
                 if about.url:
                     raise HermesError(
-                        "messages to this bot go to a webhook, not to us",
+                        "messages to this bot go to a webhook, not to Hermes",
                         "restart the channel: it removes the webhook",
                     )
                 if self._received != before or not about.pending_update_count:
                     break
             else:
                 raise HermesError(
-                    f"Telegram holds {about.pending_update_count} messages that do not reach us"
+                    f"Telegram has undelivered messages: {about.pending_update_count}"
                 )
         except InvalidToken:
             raise CredentialsRejected(REFUSED, HINT) from None
         except TelegramError as trouble:
-            raise HermesError(f"Telegram does not answer: {trouble.message}") from None
+            raise HermesError(f"Telegram is not responding: {trouble.message}") from None
         if self._returned is None:
             raise HermesError("not receiving from Telegram yet")
         silent = self._context.clock() - self._returned
@@ -325,7 +325,7 @@ async def _marked_up(send: Callable[[str, str | None], Awaitable[str]], text: st
     except BadRequest as why:
         if "entit" not in why.message.lower():
             raise
-        log.info("Telegram refused the markup of a message; sending plain text")
+        log.info("Telegram rejected the markup of a message; sending plain text")
         return await send(text, None)
 
 
@@ -333,18 +333,18 @@ def _send_error(trouble: TelegramError) -> SendError:
     match trouble:
         case RetryAfter():
             after = trouble._retry_after.total_seconds()
-            return SendError("Telegram limits the rate", after=after)
+            return SendError("Telegram is rate limiting the bot", after=after)
         case InvalidToken():
             return SendError(REFUSED, HINT, channel=True)
         case Forbidden() | BadRequest():
-            return SendError(f"Telegram refuses the message: {trouble.message}", again=False)
+            return SendError(f"Telegram rejected the message: {trouble.message}", again=False)
         case NetworkError():
             unsent = isinstance(
                 trouble.__cause__, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout
             )
-            slow = "in time" if isinstance(trouble, TimedOut) else f"properly: {trouble.message}"
+            slow = "the request timed out" if isinstance(trouble, TimedOut) else trouble.message
             return SendError(
-                f"Telegram does not answer {slow}", doubtful=not unsent, channel=unsent
+                f"Telegram is not responding: {slow}", doubtful=not unsent, channel=unsent
             )
         case _:
             return SendError(f"Telegram did not send the message: {trouble.message}")

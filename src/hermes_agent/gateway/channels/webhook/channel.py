@@ -168,7 +168,7 @@ class Webhook:
             )
         word = secrets.token_hex(8)
         address = f"http://{self._context.listen}/channels/webhook/probe"
-        failure = "requests to our own listener do not reach the webhook"
+        failure = "requests to Hermes' own listener do not reach the webhook"
         async with self._probes.expect(word, 0.0, failure):
             await self._post(address, word.encode(), word)
 

@@ -51,9 +51,9 @@ class FrameReader:
             if crc32(piece[start : start + 8]) != checksum:
                 raise DamagedFrame("the beginning of a frame has a wrong checksum")
             if header_length + _FRAME_BYTES > length or header_length > MAX_HEADER_BYTES:
-                raise DamagedFrame("the headers of a frame are longer than they may be")
+                raise DamagedFrame("the headers of a frame are too long")
             if length > MAX_FRAME_BYTES:
-                raise DamagedFrame("a frame is longer than any may be")
+                raise DamagedFrame("a frame is too long")
             if end - start < length:
                 self._needed = length
                 break

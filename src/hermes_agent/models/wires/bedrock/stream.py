@@ -171,7 +171,7 @@ class BedrockAccumulator(streaming.ResponseAccumulator):
                 self._whole.add(_decoded(payload, _BlockStop).content_block_index)
             case "messageStop":
                 if self._calls.keys() - self._whole:
-                    raise UnreadableEvent("a call has no end")
+                    raise UnreadableEvent("a call is incomplete")
                 self.end(_decoded(payload, _MessageStop).stop_reason or "end_turn")
             case "metadata":
                 tokens = _decoded(payload, _Metadata).usage
@@ -204,7 +204,7 @@ class BedrockAccumulator(streaming.ResponseAccumulator):
         if tool is None:
             return
         if event.content_block_index in self._calls:
-            raise UnreadableEvent("two calls in one place")
+            raise UnreadableEvent("two calls with the same index")
         self.begun = True
         call = self.open_call(tool.tool_use_id or "", tool.name or "")
         self._calls[event.content_block_index] = call
