@@ -228,14 +228,14 @@ def profiles_page() -> str:
     opening = (
         "# Policy profiles\n\nChosen with the setting `policy` or `HERMES_POLICY`; "
         "[the gate](../concepts/gate.md) explains the words, and [policy files](policies.md) how a "
-        "rule is written. The rules stand in `policies/` and are asked in this order; a rule that "
-        "denies goes before all others, and what no rule covers asks."
+        "rule is written. The rules are in `policies/` and apply in this order; a rule that denies "
+        "overrides all others, and what no rule covers asks."
     )
     loaded = Policies.of_home(Path("/nowhere"), Path("/nowhere")).load()
     parts = [opening]
     for file in sorted(loaded.bundled, key=lambda file: (bool(file.profile), file.name)):
         title = f"`{file.profile}`" if file.profile else "In every profile"
-        extends = f" Then the rules of `{file.extends}` are asked." if file.extends else ""
+        extends = f" Then the rules of `{file.extends}` apply." if file.extends else ""
         parts.append(f"## {title}\n\n{file.description}{extends}")
         parts.append("\n".join(f"- {r.action} `{r.id}`: {r.reason}" for r in file.rules))
     return "\n\n".join(parts)

@@ -47,7 +47,7 @@ async def test_a_look_that_writes_is_refused_by_the_kernel_and_the_model_is_told
         assert look.text.startswith("seen\n")
         assert "ran where it cannot write, signal or connect; say `changes` if it must" in look.text
         assert look.data["refused"] == "read-only"
-        assert "the agent says that it changes something" in openly.text
+        assert "the agent says it changes something" in openly.text
         assert list(h.work.iterdir()) == []
 
 
@@ -137,7 +137,7 @@ async def test_looks_on_a_far_machine_are_held_by_its_kernel(tmp_path: Path) -> 
         look, asked = [one for one in journal if isinstance(one, ev.CallFinished)]
         assert look.text.startswith("seen\n")
         assert look.data["refused"] == "read-only"
-        assert "systemctl works only outside of it there" in asked.text
+        assert "systemctl cannot run confined there" in asked.text
         assert list(far.iterdir()) == []
         await h.runtime.sessions.delete_session(await h.now(session))
 

@@ -189,7 +189,7 @@ async def test_a_page_that_redirects_to_a_private_address_is_refused(surfer: Sur
     assert surfer.site.requests == []
     surfer.reachable = ("127.0.0.1",)
     error = await refused(surfer, url)
-    assert "no connection to '127.0.0.2': loopback addresses are refused" in error.message
+    assert "cannot connect to '127.0.0.2': loopback addresses are refused" in error.message
     assert len(surfer.site.requests) == 1
 
 
