@@ -106,7 +106,7 @@ async def test_tools_are_called_by_their_names_and_arguments_by_theirs(shop: Sho
         "    except Exception as error:\n        print(error)"
     )
     assert worked.output.splitlines() == [
-        "no tool called 'nothing'; there are: terminal, read_file",
+        "no tool called 'nothing'; available: terminal, read_file",
         "terminal takes its arguments by name: terminal(name=…)",
         "Object of type set is not JSON serializable",
     ]

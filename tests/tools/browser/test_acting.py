@@ -207,7 +207,7 @@ async def test_wrong_things_are_refused_with_a_reason(served: Site, here: Sessio
         ("type", locked, {"text": "x"}, "disabled or read-only"),
         ("select", choice, {"text": "y"}, "has no choice 'y'"),
         ("select", button, {"text": "y"}, "no list of choices"),
-        ("check", button, {}, "nothing that can be checked"),
+        ("check", button, {}, "cannot be checked"),
         ("upload", button, {"path": "nothing.txt"}, "no file at"),
         ("click", "", {}, "needs a `ref`"),
         ("click", "e99999", {}, "there is no 'e99999'"),

@@ -158,7 +158,7 @@ async def test_a_browser_ends_and_its_profile_goes_when_its_owner_is_killed(
 async def test_a_browser_that_does_not_start_is_said_so(tmp_path: Path) -> None:
     for program, said in (
         ("/nowhere/chromium", "no browser at '/nowhere/chromium'"),
-        (str(shutil.which("false")), "the browser does not start: it ended without a message"),
+        (str(shutil.which("false")), "the browser does not start: it exited without a message"),
         (str(shutil.which("ls")), "the browser does not start: Try "),
     ):
         settings = BrowserSettings(program=program)

@@ -169,7 +169,7 @@ async def test_a_secret_that_is_not_there_is_named(desk: Desk) -> None:
         (("no-such-program",), "no program called 'no-such-program'"),
         (
             ("sh", "-c", "echo it hurts >&2; exit 3"),
-            "it ended before it answered; it said: it hurts",
+            "it exited before it answered; it said: it hurts",
         ),
     ],
 )

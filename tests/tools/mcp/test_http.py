@@ -143,7 +143,7 @@ async def test_a_server_that_wants_a_login_says_how(desk: Desk) -> None:
         desk.settings["kept"] = McpServerSettings(url=url)
         desk.settings["known"] = McpServerSettings(url=url, oauth=True)
         for name in ("kept", "known"):
-            with pytest.raises(ToolError, match=f"{name} wants a login") as caught:
+            with pytest.raises(ToolError, match=f"{name} requires a login") as caught:
                 await desk.call(f"{name}__whisper")
             assert caught.value.hint == f"`hermes mcp login {name}`"
 
