@@ -176,7 +176,7 @@ def parameter_rows(tool: Tool) -> Iterator[str]:
 def tool_entry(tool: Tool) -> str:
     touches = ", ".join(tool.capabilities) or "nothing"
     repeat = "yes" if tool.repeatable else "no"
-    after = "what happened is found out" if tool.recover else "it is parked"
+    after = "its outcome is looked up" if tool.recover else "it is parked"
     after = "it runs again" if tool.repeatable else after
     lines = [f"## `{tool.name}`", "", tool.spec.description, ""]
     facts = f"Toolset: {TABLE[tool.name].toolset}. Touches: {touches}. Safe to repeat: {repeat}."

@@ -99,7 +99,7 @@ async def _preview_write(terminal: Terminal, path: str, content: str) -> str:
     inverse=_undo,
 )
 async def write_file(context: ToolContext, path: str, content: str) -> ToolResult:
-    """Make a text file, or replace it whole; folders are made as needed."""
+    """Create a text file, or replace it whole; folders are created as needed."""
     real = await context.resolve(path)
     async with _writer(real):
         before = await _present(context.terminal, real)

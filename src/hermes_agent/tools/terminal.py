@@ -92,8 +92,8 @@ async def terminal(
     changes: bool = False,  # noqa: ARG001 - the gate has judged it
 ) -> ToolResult:
     """Run a bash command. Directory, variables and functions carry over to the next call. No
-    stdin. `timeout` in seconds. `background` returns at once; see `process`. What seems only to
-    look cannot write; `changes` says that it must, and may ask."""
+    stdin. `timeout` in seconds. `background` returns at once; see `process`. What seems
+    read-only cannot write; `changes` says that it must, and may ask."""
     # A program runs several at once: each in its own shell, which starts in the session's folder
     # and whose changes are lost with it.
     beside = context.aside and not background
