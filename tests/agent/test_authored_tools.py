@@ -165,7 +165,7 @@ BAD_TEXTS = (
     (
         "return a + b",
         'key = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"',
-        "line 6: it holds a secret",
+        "line 6: it contains a secret",
     ),
 )
 

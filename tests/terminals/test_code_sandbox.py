@@ -412,7 +412,7 @@ async def test_a_lock_is_waited_for_though_this_process_stands_still_meanwhile(s
 async def test_a_program_that_another_process_runs_is_not_run_beside_it(shop: Shop) -> None:
     with lock_of(shop, "name").open("wb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(HermesError, match="already runs"):
+        with pytest.raises(HermesError, match="already running"):
             await shop.workshop.run("name", "print(1)")
 
 

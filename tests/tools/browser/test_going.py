@@ -60,7 +60,7 @@ async def test_scrolling_goes_to_things_and_by_pages(served: Site, here: Session
     assert await top() == 0
     await here.look("scroll", text="bottom")
     assert await top() >= end
-    with pytest.raises(ToolError, match="no scrolling 'sideways'"):
+    with pytest.raises(ToolError, match="cannot scroll 'sideways'"):
         await here.look("scroll", text="sideways")
 
 

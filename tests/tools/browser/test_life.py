@@ -89,7 +89,7 @@ async def test_a_browser_that_was_killed_is_noticed_and_the_next_open_starts_ano
     first = pipe(here)
     kill_below(first.pid)
     await until(lambda: not here.browser.alive)
-    with pytest.raises(ToolError, match="the browser crashed or was ended") as gone:
+    with pytest.raises(ToolError, match="the browser crashed or was stopped") as gone:
         await here.act("click", ref(page, 'button "B"'))
     assert gone.value.retry == "changed"
     assert 'button "B"' in (await here.open(url)).text

@@ -53,7 +53,7 @@ async def test_what_a_server_prints_beside_the_protocol_is_survived_and_kept(des
 
 async def test_an_answer_that_is_no_text_is_an_error_at_once(desk: Desk) -> None:
     desk.odd(timeout_seconds=600.0)
-    with pytest.raises(ToolError, match="answered plain, but in no valid text"):
+    with pytest.raises(ToolError, match="answered plain, but not as valid text"):
         await desk.call("odd__plain", act="half")
     assert "hello" in (await desk.call("odd__plain", text="hello")).text
 
