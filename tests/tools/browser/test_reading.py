@@ -129,7 +129,7 @@ async def test_a_large_page_is_cut_and_can_be_read_on(served: Site, here: Sessio
     rows = "".join(f"<p>line number {n} of a long page of many words</p>" for n in range(600))
     first = await here.open(served.add("/long", rows))
     assert len(first.text) < 11_000
-    found = re.search(r"\[(\d+) more lines: snapshot ref=(e\d+) reads on", first.text)
+    found = re.search(r"\[(\d+) more lines: snapshot ref=(e\d+) continues", first.text)
     assert found is not None
     second = await here.look("snapshot", ref=found.group(2))
     last = max(int(n) for n in re.findall(r"number (\d+)", first.text))
