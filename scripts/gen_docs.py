@@ -176,7 +176,7 @@ def parameter_rows(tool: Tool) -> Iterator[str]:
 def tool_entry(tool: Tool) -> str:
     touches = ", ".join(tool.capabilities) or "nothing"
     repeat = "yes" if tool.repeatable else "no"
-    after = "what happened is found out" if tool.recover else "it is parked"
+    after = "its outcome is looked up" if tool.recover else "it is parked"
     after = "it runs again" if tool.repeatable else after
     lines = [f"## `{tool.name}`", "", tool.spec.description, ""]
     facts = f"Toolset: {TABLE[tool.name].toolset}. Touches: {touches}. Safe to repeat: {repeat}."
@@ -228,14 +228,14 @@ def profiles_page() -> str:
     opening = (
         "# Policy profiles\n\nChosen with the setting `policy` or `HERMES_POLICY`; "
         "[the gate](../concepts/gate.md) explains the words, and [policy files](policies.md) how a "
-        "rule is written. The rules stand in `policies/` and are asked in this order; a rule that "
-        "denies goes before all others, and what no rule covers asks."
+        "rule is written. The rules are in `policies/` and apply in this order; a rule that denies "
+        "overrides all others, and what no rule covers asks."
     )
     loaded = Policies.of_home(Path("/nowhere"), Path("/nowhere")).load()
     parts = [opening]
     for file in sorted(loaded.bundled, key=lambda file: (bool(file.profile), file.name)):
         title = f"`{file.profile}`" if file.profile else "In every profile"
-        extends = f" Then the rules of `{file.extends}` are asked." if file.extends else ""
+        extends = f" Then the rules of `{file.extends}` apply." if file.extends else ""
         parts.append(f"## {title}\n\n{file.description}{extends}")
         parts.append("\n".join(f"- {r.action} `{r.id}`: {r.reason}" for r in file.rules))
     return "\n\n".join(parts)

@@ -84,7 +84,7 @@ async def test_what_may_hold_secrets_is_compared_by_its_sum_and_not_read(tmp_pat
             )
         ).findings
     assert (found.object, found.field) == (f"{live}/.env", "content")
-    assert "not allowed by policy: it may hold secrets" in found.diff
+    assert "not allowed by policy: it may contain secrets" in found.diff
 
 
 async def test_output_that_is_long_is_read_whole(tmp_path: Path) -> None:

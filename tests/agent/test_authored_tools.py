@@ -94,7 +94,7 @@ async def test_tools_that_call_one_another_in_a_circle_are_stopped(bench: Bench)
     for one, other in (("ping", "pong"), ("pong", "ping")):
         body = f'return str(use_tool(name="{other}", arguments={{}}))'
         bench.written.tool_store.keep(one, tool_code(one, body).encode(), "session-1", "new")
-    assert "ping calls pong calls ping: a circle" in await bench.failure("ping")
+    assert "ping calls pong calls ping: a cycle" in await bench.failure("ping")
 
 
 async def test_tools_are_named_in_the_prompt_and_found_by_words(bench: Bench) -> None:
@@ -148,24 +148,24 @@ BAD_TEXTS = (
     ('"""Add two numbers.', 'x = """', "line 2: add has no docstring"),
     ("-> int", "", "line 2: add does not say what it returns"),
     ("a: int", "a", "line 2: a has no type"),
-    ("a: int", r"a: 'int\0'", r"line 2: 'int\x00' is no type"),
+    ("a: int", r"a: 'int\0'", r"line 2: 'int\x00' is not a type"),
     ("a: int", "a: set[int]", "line 2: set[…] cannot be written as JSON"),
     ("a: int", "a: Number", "line 2: 'Number' cannot be written as JSON"),
     ("a: int", "a: dict[int, str]", "the keys of a dict that JSON carries are str"),
     ("a: int", "a: list[int] | list[str]", "the types cannot be written as JSON"),
     ("a: int", "_a: int", "line 2: _a begins with _"),
-    ("b: int = 1", "*b: int", "arguments come by name"),
+    ("b: int = 1", "*b: int", "arguments are passed by name"),
     ("b: int = 1", "b: int = ''", "does not fit its type"),
     ("b: int = 1", "b: int = len('x')", "is not a plain value"),
     ("test_add()", "test_add(x)", "must be a plain function without arguments"),
     ("assert add(1, 2) == 3", "pass", "there is no test"),
-    ("return a + b", "from . import c", "line 6: a tool is one file"),
+    ("return a + b", "from . import c", "line 6: a tool is a single file"),
     ("return a + b", "return '" + "x" * 64_000 + "'", "64000 at most"),
     ("return a + b", "return '\ud800'", "line 6: it is not UTF-8"),
     (
         "return a + b",
         'key = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"',
-        "line 6: it holds a secret",
+        "line 6: it contains a secret",
     ),
 )
 
@@ -189,8 +189,8 @@ async def test_what_is_wrong_with_the_text_is_told_with_its_line_and_nothing_run
         ('"""Sums."""', '"""Sums."""; import nothing', "line 1, in <module>"),
         ("a: int", "a: 'Literal[1]'", "line 2: types: NameError: name 'Literal'"),
         ("assert add", "raise SystemExit; assert add", "line 9: test_add: SystemExit"),
-        ("assert add", "import os; os._exit(0); assert add", "died without a word"),
-        ("assert add", "print('x' * 2_000_000); assert add", "it ran into a limit: output"),
+        ("assert add", "import os; os._exit(0); assert add", "died without a message"),
+        ("assert add", "print('x' * 2_000_000); assert add", "it hit a limit: output"),
     ],
 )
 async def test_what_only_a_run_can_tell_is_found_in_the_sandbox(
@@ -284,7 +284,7 @@ async def test_a_tool_without_a_version_before_is_disabled_and_a_better_one_lift
     with pytest.raises(ToolError, match="probe is disabled because it failed"):
         await bench.written.find("probe")
     assert bench.written.about() == ""
-    assert "this is version 1 of probe, which was taken back" in await refused(
+    assert "this is version 1 of probe, which was rolled back" in await refused(
         bench, "probe", broken
     )
     await bench.make("probe", tool_code("probe", "return text"))
@@ -333,7 +333,7 @@ async def test_more_calls_than_may_be_are_a_failure(bench: Bench) -> None:
 async def test_a_new_version_replaces_the_old_one_and_both_are_kept(bench: Bench) -> None:
     await bench.make("add", ADD)
     assert (await bench.make("add", LOUD)).data["version"] == 2
-    assert (await bench.make("add", LOUD)).text == "add is already this code (version 2)"
+    assert (await bench.make("add", LOUD)).text == "add already has this code (version 2)"
     assert (await bench.make("add", ADD)).data["version"] == 1
     tool_store = bench.written.tool_store
     assert tool_store.code("add", 1).decode() == (bench.folder / "add.py").read_text() == ADD

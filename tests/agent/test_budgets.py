@@ -499,7 +499,7 @@ async def test_tries_that_failed_are_counted_and_end_the_call_when_they_have_use
         charged = await b.events(ev.CostCharged)
         assert (end.reason, end.cost) == ("done", pytest.approx(0.3))
         assert [(one.use, one.again, one.reason) for one in charged] == [
-            ("main", True, "a try failed")
+            ("main", True, "an attempt failed")
         ] * 2
         b.settings = budget(turn_dollars=0.25)
         end = await b.say("go")

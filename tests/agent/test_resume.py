@@ -105,7 +105,7 @@ async def test_a_call_that_had_not_begun_waits_for_its_terminal(tmp_path: Path, 
         end = running.result()
         (said,) = await b.events(ev.NoticeIssued)
         (result,) = await b.events(ev.CallFinished)
-    assert said.text == ("the turn waits: terminal local: no route to far (start it)")
+    assert said.text == ("waiting: terminal local: no route to far (start it)")
     assert end is not None
     assert (end.text, ran, result.text) == ("done", ["x"], "did x")
 

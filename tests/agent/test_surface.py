@@ -127,7 +127,7 @@ async def test_the_same_call_in_vain_is_made_three_times_and_after_six_the_turn_
     assert [one.data["retry"] for one in done] == ["changed"] * 3 + ["never"] * 3
     assert "failed 3 times in this turn; it was not made again" in done[3].text
     assert (end.reason, end.steps) == ("failed", 6)
-    assert "the same call of act 6 times without success" in end.error
+    assert "the same call to act 6 times without success" in end.error
     assert end.hint
 
 
@@ -275,7 +275,7 @@ class Reading:
             return Reply("", (ToolCall.of("c0", "report"),))
         self.pages = told[1:]
         result = told[0].partition('read_on(result="')[2].partition('"')[0]
-        on = told[-1].rpartition("read on with start=")[2].partition("]")[0] if number > 1 else "1"
+        on = told[-1].rpartition("continue with start=")[2].partition("]")[0] if number > 1 else "1"
         if number > 1 and not on.isdigit():
             return Reply("all read")
         return Reply("", (ToolCall.of(f"c{number}", "read_on", result=result, start=int(on)),))
@@ -485,7 +485,7 @@ async def test_tools_are_found_by_words_described_by_name_and_called(tmp_path: P
     assert "content from elsewhere" in found.text
     rows = [line for line in found.text.splitlines() if line.startswith("far__")]
     assert rows == ["far__ping: Ping a host", "far__trace: Ping a host"]
-    assert nothing.text == "no tool fits"
+    assert nothing.text == "no tool matches"
     assert '"required":["host"]' in shown.text
     assert "far__pong: no such tool" in shown.text
     assert (called.tool, called.text, ran) == ("far__ping", "pong of a", ["far__ping a"])

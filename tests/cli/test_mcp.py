@@ -112,7 +112,7 @@ def test_one_logs_in_and_out(hermes: Hermes) -> None:
     with guarded(Door(time.time)) as url:
         hermes.good("mcp", "add", "kept", "--url", url)
         done = hermes.run("mcp", "test", "kept")
-        assert done.stderr == "kept wants a login\nhint: `hermes mcp login kept`\n"
+        assert done.stderr == "kept requires a login\nhint: `hermes mcp login kept`\n"
         login = subprocess.Popen(
             [sys.executable, "-m", "hermes_agent", "mcp", "login", "kept", "--json"],
             env=hermes.environ,

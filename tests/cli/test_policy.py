@@ -129,7 +129,7 @@ def test_an_explanation_says_what_holds_programs_outside(hermes: Hermes) -> None
     fronts = {"dmesg": "none", "docker": "engine", "kubectl": "kubernetes", "systemctl": "none"}
     assert told["fronts"] == fronts
     text = hermes.good("policy", "explain", command, "--profile", "careful")
-    assert "held there: docker by engine, kubectl by kubernetes" in text
+    assert "limited there: docker by engine, kubectl by kubernetes" in text
 
 
 def test_an_explanation_names_the_acts_the_rules_and_a_rule_that_would_allow_it(
@@ -194,7 +194,7 @@ def test_the_kind_of_a_terminal_is_looked_up(hermes: Hermes) -> None:
 
 def test_secrets_that_would_be_given_are_named(hermes: Hermes) -> None:
     write(hermes, "mine", file_of("- {id: x, match: {program: ls}, then: allow, secrets: TOKEN}"))
-    assert "it would be given: TOKEN" in hermes.good("policy", "explain", "ls")
+    assert "it would get these secrets: TOKEN" in hermes.good("policy", "explain", "ls")
 
 
 def test_a_file_that_does_not_go_with_the_others_is_neither_in_order_nor_added(

@@ -355,7 +355,7 @@ async def test_input_goes_only_to_a_background_command_that_runs(
     terminal: Terminal, shell: Shell
 ) -> None:
     ended = await shell("true")
-    with pytest.raises(ToolError, match="takes no input"):
+    with pytest.raises(ToolError, match="accepts no input"):
         await terminal.send(ended.id, "x")
 
 
@@ -367,7 +367,7 @@ async def test_an_unknown_command_is_named_in_the_error(terminal: Terminal) -> N
 
 async def test_a_strange_id_is_refused(terminal: Terminal) -> None:
     for id in ("", "a/b", "a b", "a\nb", "$(x)", "x" * 201, "é"):
-        with pytest.raises(ToolError, match="cannot be the id"):
+        with pytest.raises(ToolError, match="not a valid command id"):
             await terminal.run(ShellCommand(id, "true"))
 
 

@@ -36,7 +36,7 @@ def test_services_are_read_with_what_is_known_of_them(tmp_path: Path) -> None:
         ("service: {}", 1, "no key 'service'"),
         ("services: [a]", 1, "must be a mapping"),
         ("services:\n  a: {need: [b]}", 2, "no key 'need'"),
-        ("services:\n  a: {owner: [x]}", 2, "owner must be a text"),
+        ("services:\n  a: {owner: [x]}", 2, "owner must be text"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(text: str, line: int, said: str) -> None:

@@ -66,7 +66,7 @@ def test_what_a_runbook_defines_stands_before_each_of_its_commands() -> None:
         ("step: []", "line 1, column 1: a runbook has no key 'step'", "did you mean 'steps'?"),
         ("steps: [{name: x}]", "line 1, column 9: a step needs a command", "run: the command"),
         ("steps: [{run: ' '}]", "line 1, column 15: the command is empty", "to run"),
-        ("steps: [{run: }]", "line 1, column 15: run must be a text", "quote it"),
+        ("steps: [{run: }]", "line 1, column 15: run must be text", "quote it"),
         (
             "steps: [{run: x, expect: {exti: 1}}]",
             "line 1, column 27: expect has no key 'exti'",
@@ -94,7 +94,7 @@ def test_what_a_runbook_defines_stands_before_each_of_its_commands() -> None:
         (
             "steps: [{run: x, expect: {output: '{{far}}'}}]",
             "line 1, column 35: no parameter is called 'far'",
-            "there are: unit",
+            "available: unit",
         ),
         ("steps:\n\t- run: x", "line 2, column 1: this is not YAML", "spaces"),
         ("steps: [{run: x {{unit}}}]", "this is not YAML", "quote values that contain {{…}}"),

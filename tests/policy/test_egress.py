@@ -128,7 +128,9 @@ async def test_an_address_that_is_not_public_is_refused_and_nothing_is_sent(host
 async def test_a_refusal_names_the_host_and_where_it_leads() -> None:
     resolver = names(inside_test="10.1.2.3")
     async with guarded_client(nobody, resolver=resolver) as client:
-        with pytest.raises(ToolError, match=r"'inside\.test', which leads to 10\.1\.2\.3: private"):
+        with pytest.raises(
+            ToolError, match=r"'inside\.test', which resolves to 10\.1\.2\.3: private"
+        ):
             await client.get("http://inside.test/")
 
 
@@ -165,7 +167,7 @@ async def test_a_name_that_changes_its_address_is_looked_up_once_for_each_connec
         url = f"http://turns.test:{here.port}/"
         assert (await client.get(url)).text == "first"
         assert looked_up == ["turns.test"]
-        with pytest.raises(ToolError, match=r"leads to 127\.0\.0\.2"):
+        with pytest.raises(ToolError, match=r"resolves to 127\.0\.0\.2"):
             await client.get(url)
         assert here.connections == 1
 
@@ -194,7 +196,7 @@ async def test_a_redirect_to_a_public_host_that_a_rule_denies_is_refused(denied:
         site(goes_to("http://bad.test/")) as here,
         guarded_client(reach, resolver=resolver, follow_redirects=True) as client,
     ):
-        with pytest.raises(ToolError, match=r"'bad\.test', which leads to .*: a rule denies it"):
+        with pytest.raises(ToolError, match=r"'bad\.test', which resolves to .*: a rule denies it"):
             await client.get(f"http://good.test:{here.port}/")
         assert here.connections == 1
 
@@ -342,7 +344,9 @@ async def test_a_redirect_from_https_to_http_is_refused(tmp_path: Path) -> None:
             only("good.test"), resolver=resolver, verify=trusted, follow_redirects=True
         ) as client,
     ):
-        with pytest.raises(ToolError, match=r"no redirect from https to http://good\.test"):
+        with pytest.raises(
+            ToolError, match=r"refused to follow a redirect from https to http://good\.test"
+        ):
             await client.get(f"https://good.test:{here.port}/")
         assert plain.connections == 0
         # Without following, the answer is only looked at.

@@ -66,7 +66,7 @@ def test_the_reasons_of_all_that_asks_are_told() -> None:
 def test_a_path_that_leads_elsewhere_is_told_in_the_reason() -> None:
     effect = effect_of(tool="read_file", paths=(("read", "notes"),))
     verdict = judge(LOOKING, effect, links={"notes": "/etc/shadow"}).verdict
-    assert verdict.reason == "no rule covers reading 'notes' (it leads to /etc/shadow)"
+    assert verdict.reason == "no rule covers reading 'notes' (resolves to /etc/shadow)"
     assert ("/workspace/notes", ("/etc/shadow",)) in verdict.seen
 
 
@@ -160,7 +160,7 @@ def test_consent_is_what_satisfies_every_rule_that_asks() -> None:
     assert judge(rules, effect_of("dd")).verdict.consent == ApprovalRequirement()
     verdict = judge(rules, effect_of("aa; cc")).verdict
     assert verdict.action == "deny"
-    assert "different people" in verdict.reason
+    assert "different approvers" in verdict.reason
 
 
 def test_a_secret_is_granted_when_everything_that_runs_may_have_it() -> None:

@@ -183,12 +183,12 @@ def test_a_profile_that_goes_away_denies(files: Files) -> None:
 
 
 MISFITS = [
-    ([["profile: a", "extends: plane"]], "no profile", "did you mean 'plain'?"),
-    ([["profile: a", "extends: nowhere"]], "no profile", "there are: plain"),
+    ([["profile: a", "extends: plane"]], "not a profile", "did you mean 'plain'?"),
+    ([["profile: a", "extends: nowhere"]], "not a profile", "available: plain"),
     ([["profile: a", "extends: a"]], "'a' extends itself", "remove"),
     ([["profile: b", "extends: a"], ["profile: a", "extends: b"]], "a extends b extends a", "one"),
     ([["profile: b"], ["profile: a", "extends: plain"], ["profile: a", "extends: b"]],
-     "another file lets 'a' extend 'plain'", "write extends: plain"),
+     "another file makes 'a' extend 'plain'", "write extends: plain"),
 ]  # fmt: skip
 
 

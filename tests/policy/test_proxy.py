@@ -204,7 +204,7 @@ async def test_a_name_that_nobody_knows_and_a_server_that_is_not_there_are_said_
         )
         answer = await said(made, f"CONNECT good.test:1 HTTP/1.1\r\n{secret(made)}\r\n")
         assert answer.startswith("HTTP/1.1 502 ")
-        assert "no connection to 'good.test'" in made.failed["good.test"]
+        assert "cannot connect to 'good.test'" in made.failed["good.test"]
         line = f"GET http://good.test:{port}/ HTTP/1.1\r\n{secret(made)}\r\n"
         await said(made, line, until=b"hello")
         assert "good.test" not in made.failed

@@ -65,7 +65,7 @@ def test_values_are_read_as_people_write_them(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("A=b\nhunter2-alone\n", "line 2 of .* is not NAME=value"),
-        ('A="open-secret\n', "line 1 of .* has a quote that does not end"),
+        ('A="open-secret\n', "line 1 of .* has an unclosed quote"),
     ],
 )
 def test_a_line_that_is_wrong_is_counted_and_not_shown(

@@ -68,7 +68,7 @@ def test_a_refusal_says_which_skill_refuses_what_and_what_it_declares() -> None:
         SkillLimits("docs", paths=("docs/**",)), **reading("docs/a"), links={"docs/a": "/b"}
     )
     assert elsewhere.reason == (
-        "the skill docs does not allow reading 'docs/a' (it leads to /b); "
+        "the skill docs does not allow reading 'docs/a' (resolves to /b); "
         "it declares the paths docs/**"
     )
     far = said(SkillLimits("web", hosts=("a.org",)), "curl https://b.org/x")

@@ -45,9 +45,9 @@ async def test_a_look_that_writes_is_refused_by_the_kernel_and_the_model_is_told
         ]  # fmt: skip
         look, openly = [one for one in journal if isinstance(one, ev.CallFinished)]
         assert look.text.startswith("seen\n")
-        assert "ran where it cannot write, signal or connect; say `changes` if it must" in look.text
+        assert "ran where it cannot write, signal or connect; set `changes` if it must" in look.text
         assert look.data["refused"] == "read-only"
-        assert "the agent says that it changes something" in openly.text
+        assert "the agent says it changes something" in openly.text
         assert list(h.work.iterdir()) == []
 
 
@@ -103,7 +103,7 @@ async def test_code_that_nobody_understands_runs_where_it_can_only_look(tmp_path
         [look] = [one for one in journal if isinstance(one, ev.CallFinished)]
         assert look.text.startswith("True\nTraceback")
         assert "Read-only file system: 'made'" in look.text
-        assert "say `changes` if it must" in look.text
+        assert "set `changes` if it must" in look.text
         assert look.data["refused"] == "read-only"
         assert list(h.work.iterdir()) == []
 
@@ -137,7 +137,7 @@ async def test_looks_on_a_far_machine_are_held_by_its_kernel(tmp_path: Path) -> 
         look, asked = [one for one in journal if isinstance(one, ev.CallFinished)]
         assert look.text.startswith("seen\n")
         assert look.data["refused"] == "read-only"
-        assert "systemctl works only outside of it there" in asked.text
+        assert "systemctl cannot run confined there" in asked.text
         assert list(far.iterdir()) == []
         await h.runtime.sessions.delete_session(await h.now(session))
 
@@ -162,7 +162,7 @@ async def test_a_build_on_a_far_machine_is_held_to_the_workspace_by_its_kernel(
         assert (judged.facts.unconfined, judged.facts.unconfined_workspace) == ("", "")
         [build] = [one for one in journal if isinstance(one, ev.CallFinished)]
         assert "Read-only file system" in build.text
-        assert "ran where it cannot write elsewhere; say `changes` if it must" in build.text
+        assert "ran where it cannot write elsewhere; set `changes` if it must" in build.text
         assert build.data["refused"] == "workspace"
         assert (far / "made").read_text() == "built\n"
         assert not (server.home / "made").exists()

@@ -128,7 +128,7 @@ async def test_more_tasks_than_the_settings_allow_are_refused(tmp_path: Path) ->
         await h.say(parent, "plan")
         done = await outcome(h, parent)
         family = await children(h, parent)
-    assert "3 tasks are too many; 2 at once at most" in done.text
+    assert "3 tasks are too many; at most 2 at once" in done.text
     assert done.data["retry"] == "changed"
     assert family == []
 
@@ -179,7 +179,7 @@ async def test_the_settings_say_how_deep_children_may_have_children(
         everybody = await h.runtime.context.store.sessions()
     assert len(everybody) == 1 + many
     assert done.ok == bool(depth)
-    assert depth or "nothing is delegated below depth 0" in done.text
+    assert depth or "subagents cannot be nested deeper than 0" in done.text
 
 
 async def test_a_child_has_the_tools_that_its_task_names_and_no_others(tmp_path: Path) -> None:
@@ -347,7 +347,7 @@ async def test_a_schema_that_is_none_is_refused_before_any_begins(
 async def test_a_schema_that_lies_elsewhere_is_refused_before_any_begins(
     tmp_path: Path, schema: dict[str, object]
 ) -> None:
-    await assert_refused_schema(tmp_path, schema, "outside of itself")
+    await assert_refused_schema(tmp_path, schema, "which is outside it")
 
 
 @pytest.mark.parametrize(
@@ -490,7 +490,7 @@ async def test_a_child_is_refused_what_its_parent_would_be(tmp_path: Path) -> No
         (refused,) = await told(h, child)
         (judged,) = [one for one in await h.journal(child) if isinstance(one, ev.CallJudged)]
     assert child.policy == "careful"
-    assert "nobody can be asked" in refused
+    assert "nobody is available" in refused
     assert (judged.facts.actor.kind, judged.facts.actor.name) == ("agent", parent.id)
     assert not (tmp_path / "work" / "made").exists()
 

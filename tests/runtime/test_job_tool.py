@@ -65,7 +65,7 @@ async def test_a_job_does_not_make_jobs(tmp_path: Path) -> None:
         run = await place.by_hand(await place.add(name="parent", deliver=()))
         added, listed = await results(place, run.session)
         assert not added.ok
-        assert "a job, or a child, does not make or change jobs" in added.text
+        assert "a job or subagent creates or changes jobs" in added.text
         assert listed.ok
         assert [job.spec.name for job in await place.jobs.jobs()] == ["parent"]
 
@@ -90,7 +90,7 @@ async def test_making_a_job_asks_under_careful(tmp_path: Path) -> None:
         await place.fixture.say(session, "go")
         (refused,) = await results(place, session.id)
         assert not refused.ok
-        assert "what is done while nobody looks" in refused.text
+        assert "what runs unattended" in refused.text
 
 
 async def test_a_call_that_is_made_again_after_a_death_adds_one_job(tmp_path: Path) -> None:

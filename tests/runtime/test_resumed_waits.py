@@ -46,7 +46,7 @@ async def test_a_turn_that_resumes_without_its_model_waits_for_it(tmp_path: Path
 
         await until(said)
         (notice,) = await notices(here, id)
-        assert notice.startswith("the turn waits: ")
+        assert notice.startswith("waiting: ")
         assert "slow.json" in notice
         script(tmp_path / "models", "slow", {"say": "Here I am."})
         journal = await here.idle(await here.runtime.context.store.session(id))

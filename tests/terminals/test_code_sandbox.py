@@ -106,7 +106,7 @@ async def test_tools_are_called_by_their_names_and_arguments_by_theirs(shop: Sho
         "    except Exception as error:\n        print(error)"
     )
     assert worked.output.splitlines() == [
-        "no tool called 'nothing'; there are: terminal, read_file",
+        "no tool called 'nothing'; available: terminal, read_file",
         "terminal takes its arguments by name: terminal(name=…)",
         "Object of type set is not JSON serializable",
     ]
@@ -412,7 +412,7 @@ async def test_a_lock_is_waited_for_though_this_process_stands_still_meanwhile(s
 async def test_a_program_that_another_process_runs_is_not_run_beside_it(shop: Shop) -> None:
     with lock_of(shop, "name").open("wb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(HermesError, match="already runs"):
+        with pytest.raises(HermesError, match="already running"):
             await shop.workshop.run("name", "print(1)")
 
 

@@ -291,7 +291,7 @@ async def test_a_mounted_workspace_that_cannot_be_written_is_told_each_time(
     session.workspace.chmod(0o755)
     transport = session.open(ContainerPlace(IMAGE, session.engine, mount=True))
     for _ in range(2):
-        with pytest.raises(HermesError, match="may not write") as raised:
+        with pytest.raises(HermesError, match="cannot write") as raised:
             await transport.ready()
         assert "user: 0:0" in raised.value.hint
 

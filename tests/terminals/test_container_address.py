@@ -207,6 +207,6 @@ async def test_an_engine_behind_tls_is_used_like_a_near_one(tmp_path: Path) -> N
 async def test_a_far_engine_does_not_mount_a_folder_of_this_machine(tmp_path: Path) -> None:
     async with forwarded() as url:
         transport = opened(ContainerPlace(IMAGE, url, mount=True), tmp_path, {})
-        with pytest.raises(UsageError, match="cannot be mounted by an engine on another"):
+        with pytest.raises(UsageError, match="an engine on another machine cannot mount"):
             await transport.ready()
         await transport.close()

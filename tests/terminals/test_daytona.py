@@ -169,7 +169,7 @@ async def test_a_snapshot_beyond_the_limits_is_told(
         (403, "suspended", "refused the key", "DAYTONA_API_KEY"),
         (429, "slow down", "limits requests", "wait"),
         (400, "Snapshot tools not found", "Snapshot tools not found", "hermes terminals"),
-        (500, "oh no", "has trouble", "again"),
+        (500, "oh no", "Daytona failed", "again"),
     ],
 )
 async def test_what_the_service_refuses_is_a_sentence_with_a_way_out(

@@ -150,7 +150,7 @@ async def test_a_sandbox_whose_memory_cannot_be_woken_is_started_from_its_files(
     with caplog.at_level(logging.WARNING):
         await transport.ready()
     assert await said(transport, f"cat {note}") == "kept\n"
-    assert "but not what ran there" in caplog.text
+    assert "but without its processes" in caplog.text
 
 
 async def test_a_program_that_does_not_want_its_input_ends_as_it_likes(make: Make) -> None:

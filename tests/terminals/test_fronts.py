@@ -115,7 +115,7 @@ async def test_an_engine_that_nothing_can_hold_is_not_called(
         port = engine.getsockname()[1]
         told = await docked.look(f"DOCKER_HOST=tcp://127.0.0.1:{port} docker ps", "docker")
         assert told.code == 126
-        assert f"nothing holds docker to looking at tcp://127.0.0.1:{port}" in told.stderr
+        assert f"cannot make docker read-only at tcp://127.0.0.1:{port}" in told.stderr
         assert docked.outside.made[0][1]
         with pytest.raises(BlockingIOError):
             engine.accept()
@@ -505,7 +505,7 @@ async def test_what_is_in_secrets_is_not_sent(clustered: Deceived) -> None:
     accepted = [one[3] for one in ClusterApi.asked if "/secrets" in one[1]]
     assert accepted
     assert all("as=Table" in one for one in accepted)
-    assert "it would show what is in secrets" in told.stderr, "though it was no table"
+    assert "it would show the contents of secrets" in told.stderr, "though it was no table"
 
 
 KUBECTL = """#!/bin/sh

@@ -144,7 +144,7 @@ async def test_files_are_kept_while_it_is_used_so_that_its_end_loses_little(
     with caplog.at_level(logging.WARNING):
         later = make()
         await later.ready()
-    assert f"{old} of Modal is gone; its files are as they were kept last" in caplog.text
+    assert f"{old} of Modal is gone; its files are as last saved" in caplog.text
     assert await said(later, f"cat {note}") == "kept\n"
 
 

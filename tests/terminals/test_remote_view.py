@@ -285,7 +285,7 @@ async def test_a_whole_home_as_the_workspace_is_not_called_confined(
         assert await made.terminal.unconfined() == ""
         why = await made.terminal.unconfined("workspace")
         assert why == "the workspace holds a whole home"
-        with pytest.raises(HermesError, match=f"it was to run confined, but {why}"):
+        with pytest.raises(HermesError, match=f"it should run confined, but {why}"):
             await made.build("touch made")
     finally:
         await place.destroy()
@@ -348,7 +348,7 @@ async def test_without_bubblewrap_what_should_be_confined_does_not_run(
     (programs / "bwrap").unlink()
     for kind, run in (("read-only", plain.look), ("workspace", plain.build)):
         assert await plain.terminal.unconfined(kind) == "bubblewrap is not installed there"  # type: ignore[arg-type]
-        with pytest.raises(HermesError, match="it was to run confined, but bubblewrap is not"):
+        with pytest.raises(HermesError, match="it should run confined, but bubblewrap is not"):
             await run("touch made")
     assert (await plain.act("echo on; ls")).stdout == "on\n"
 

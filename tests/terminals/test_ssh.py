@@ -94,7 +94,7 @@ async def test_a_host_whose_key_has_changed_is_refused(server: Sshd, tmp_path: P
 async def test_a_config_that_turns_the_check_off_is_refused(server: Sshd, tmp_path: Path) -> None:
     (tmp_path / "config").write_text("Host *\n  UserKnownHostsFile none\n")
     place = replace(server.place(), known_hosts="", config=str(tmp_path / "config"))
-    assert "turns the check of host keys off" in (await refused(place)).message
+    assert "turns off host key checks" in (await refused(place)).message
 
 
 async def test_a_key_that_is_not_let_in_is_said(server: Sshd, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ async def test_a_file_is_read_with_numbered_lines(here: Caller) -> None:
 async def test_a_part_says_how_much_there_is_and_how_to_read_on(here: Caller) -> None:
     (here.workspace / "a.txt").write_text("".join(f"line {n}\n" for n in range(1, 11)))
     result = await here.call(read_file, path="a.txt", start=3, lines=2)
-    assert result.text == "3|line 3\n4|line 4\n[lines 3 to 4 of 10; read on with start=5]"
+    assert result.text == "3|line 3\n4|line 4\n[lines 3 to 4 of 10; continue with start=5]"
     last = await here.call(read_file, path="a.txt", start=10)
     assert last.text == "10|line 10\n[lines 10 to 10 of 10]"
 
@@ -134,9 +134,9 @@ async def test_a_change_can_be_shown_before_it_is_made(here: Caller) -> None:
     patched = await patch.preview(here.terminal, path="a.txt", old="two", new="2", all=False)
     assert patched == shown
     made = await write_file.preview(here.terminal, path="new.txt", content="a\nb\n")
-    assert made == "makes a new file of 2 lines"
+    assert made == "creates a new file of 2 lines"
     secret = await write_file.preview(here.terminal, path=".env", content="KEY=new\n")
-    assert secret.startswith("replaces a file that may hold secrets")
+    assert secret.startswith("replaces a file that may contain secrets")
     assert "KEY" not in secret
     assert (here.workspace / "a.txt").read_text() == "one\ntwo\n"
 
@@ -150,7 +150,7 @@ async def test_a_folder_is_not_written_over(here: Caller) -> None:
 async def test_a_patch_replaces_one_passage_and_keeps_the_rest(here: Caller) -> None:
     (here.workspace / "a.py").write_text("def f():\n    return 1\n\n\nprint(f())\n")
     result = await here.call(patch, path="a.py", old="return 1", new="return 2")
-    assert result.text == "a.py: replaced line 2 on"
+    assert result.text == "a.py: replaced the passage at line 2"
     assert result.data["replaced"] == 1
     assert "-    return 1\n+    return 2" in result.data["diff"]
     assert (here.workspace / "a.py").read_text() == "def f():\n    return 2\n\n\nprint(f())\n"
@@ -161,7 +161,7 @@ async def test_a_patch_that_cannot_be_made_names_the_file_and_changes_nothing(
 ) -> None:
     file = here.workspace / "a.txt"
     file.write_text("x\nx\n")
-    with pytest.raises(ToolError, match=r"^a\.txt: `old` is there 2 times"):
+    with pytest.raises(ToolError, match=r"^a\.txt: `old` occurs 2 times"):
         await here.call(patch, path="a.txt", old="x", new="y")
     with pytest.raises(ToolError, match="no file at"):
         await here.call(patch, path="b.txt", old="x", new="y")
@@ -218,7 +218,7 @@ async def test_after_a_restart_the_file_tells_whether_it_was_patched(here: Calle
 
 async def test_a_patch_that_cannot_be_made_fails_before_its_intent(here: Caller) -> None:
     (here.workspace / "a.txt").write_text("one\n")
-    with pytest.raises(ToolError, match="is not there"):
+    with pytest.raises(ToolError, match="was not found"):
         await here.prepare(patch, path="a.txt", old="two", new="three")
 
 
@@ -254,7 +254,7 @@ async def test_an_image_that_no_service_takes_is_refused(here: Caller) -> None:
 async def test_a_document_is_read_as_text(here: Caller) -> None:
     (here.workspace / "a.pdf").write_bytes(pdf("first", "second"))
     result = await here.call(read_file, path="a.pdf", start=2, lines=1)
-    assert result.text == "2|first\n[lines 2 to 2 of 5; read on with start=3]"
+    assert result.text == "2|first\n[lines 2 to 2 of 5; continue with start=3]"
 
 
 async def test_a_text_that_speaks_of_pdf_and_an_archive_are_no_documents(here: Caller) -> None:

@@ -31,7 +31,7 @@ def test_nothing_close_gives_no_line_at_all() -> None:
 
 
 def test_a_change_that_was_made_already_is_recognised() -> None:
-    with pytest.raises(ToolError, match="made already"):
+    with pytest.raises(ToolError, match="already made"):
         replace("x = 2\n", "x = 1", "x = 2", everywhere=False)
 
 
@@ -78,12 +78,12 @@ def test_a_loose_passage_can_be_removed_whole() -> None:
 
 
 def test_a_loose_passage_that_fits_two_places_is_refused() -> None:
-    with pytest.raises(ToolError, match="fits 2 places, on lines 1, 4"):
+    with pytest.raises(ToolError, match="matches 2 places, on lines 1, 4"):
         replace("a \nb\n\na\t\nb\n", "a\nb\n", "x", everywhere=False)
 
 
 def test_indentation_that_does_not_agree_is_not_guessed() -> None:
-    with pytest.raises(ToolError, match="is not there"):
+    with pytest.raises(ToolError, match="was not found"):
         replace("if a:\n  b\n", "if a:\n    b\n", "if c:\n    d\n", everywhere=False)
 
 

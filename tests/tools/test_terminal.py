@@ -126,7 +126,7 @@ async def test_only_text_that_was_perhaps_sent_waits_for_a_person(
 @pytest.mark.parametrize(
     ("state", "text", "ok"),
     [
-        (CommandState("i", "c", "lost"), "[the shell went away; whether", False),
+        (CommandState("i", "c", "lost"), "[the shell exited; whether", False),
         (CommandState("i", "c", "stopped", code=143), "[stopped]", False),
         (CommandState("i", "c", "exited", code=0, background=True), "[ended, exit code 0]", True),
         (

@@ -153,7 +153,7 @@ class Completions:
         tokens and dollars, including those of failed attempts."""
         model = self.roles.route(use, chosen)
         if model is None:
-            raise HermesError(f"no model is named for {use}", f"name one: models.uses.{use}")
+            raise HermesError(f"no model is set for {use}", f"set one: models.uses.{use}")
 
         async def pay(part: Billed) -> None:
             if part.usage.total:

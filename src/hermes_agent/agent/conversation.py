@@ -199,7 +199,7 @@ class ConversationState(Struct, dict=True):
         if count < STUCK:
             return None
         return HermesError(
-            f"stopped: the model made the same call of {name} {count} times without success",
+            f"stopped: the model made the same call to {name} {count} times without success",
             "rephrase the task, or switch the model: `hermes model`",
         )
 

@@ -78,8 +78,8 @@ class HumanInput:
             raise NotFound(f"no open question {id!r}", "`hermes approvals` lists the open ones")
         if question.choices and question.purpose != "question" and answer not in question.choices:
             raise UsageError(
-                f"{answer!r} is no answer to this question",
-                f"answer one of: {', '.join(question.choices)}",
+                f"not a valid answer: {answer!r}",
+                f"answer with one of: {', '.join(question.choices)}",
             )
         self._check_entitled(question, by, names)
         agreed = (*self._conversation.agreed.get(id, ()), by)
@@ -155,4 +155,4 @@ def parse_decision(text: str) -> ev.Decision:
     for decision in DECISIONS:
         if decision == text:
             return decision
-    raise UsageError(f"no decision {text!r}", f"decide one of: {', '.join(DECISIONS)}")
+    raise UsageError(f"not a valid decision: {text!r}", f"choose one of: {', '.join(DECISIONS)}")

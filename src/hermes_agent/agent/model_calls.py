@@ -371,7 +371,7 @@ class ModelCaller:
     async def _charge_failed_attempt(
         self, call: PendingModelCall, attempt: FailedAttemptUsage
     ) -> None:
-        usage, cost, reason = attempt.usage, attempt.cost, "a try failed"
+        usage, cost, reason = attempt.usage, attempt.cost, "an attempt failed"
         if attempt.most is not None and self._reservation.dollars is not None:
             usage, reason = attempt.most, f"{reason}: worst-case cost"
             cost = call.model.ways[attempt.model].most(usage.input, usage.output)

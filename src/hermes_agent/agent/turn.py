@@ -116,7 +116,7 @@ class TurnWorker:
         except Exception as error:
             if _is_fenced(error):
                 raise
-            log.exception("turn %s broke", self.turn.id)
+            log.exception("turn %s failed", self.turn.id)
             await self._calls.abandon("the turn broke", park=True)
             return await self._end("failed", user_error(error))
 

@@ -40,11 +40,13 @@ def lines(judged: Judged) -> list[str]:
     if verdict.confinement != "none":
         found.append(f"it would run confined: {verdict.confinement}")
         if outside := _outside(judged):
-            found.append(f"outside of that, judged again when called: {', '.join(outside)}")
+            found.append(
+                f"outside that confinement, checked again when called: {', '.join(outside)}"
+            )
             held = (f"{name} by {front}" for name, front in outside.items() if front != "none")
-            found.append(f"held there: {', '.join(held) or 'by the rules alone'}")
+            found.append(f"limited there: {', '.join(held) or 'by the rules alone'}")
     if verdict.secrets:
-        found.append(f"it would be given: {', '.join(verdict.secrets)}")
+        found.append(f"it would get these secrets: {', '.join(verdict.secrets)}")
     for decision in judged.decisions:
         act = decision.act
         through = f" (through {' '.join(act.via)})" if act.via else ""

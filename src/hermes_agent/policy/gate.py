@@ -117,7 +117,7 @@ class RuleGate:
             called = {one.act.program, *one.act.via} & outside
             if called or around:
                 name = min(called, default=one.act.program or one.act.text)
-                return f"{name} works only outside of it there"
+                return f"{name} cannot run confined there"
         return None
 
     async def _consider(
@@ -255,7 +255,7 @@ def _verdict(effect: Effect, read: ParsedEffect, decisions: Sequence[Decision]) 
         )  # fmt: skip
     consent = _consent(asking)
     if consent is None:
-        reason = "the rules that ask want different people: "
+        reason = "the rules that ask require different approvers: "
         return Verdict(
             "deny", reason + _reasons(asking), asking[0].rule, audits=audits, seen=read.seen
         )

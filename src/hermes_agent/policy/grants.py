@@ -109,11 +109,13 @@ def proposal(effect: Effect, asking: Iterable[tuple[Operation, PolicyRule | None
 def appended(text: str, rules: str) -> str:
     """A policy file of the user with these rules at its end; a new one when `text` is empty."""
     if not text.strip():
-        text = "version: 1\ndescription: what was allowed for good when Hermes asked\nrules:\n"
+        text = (
+            "version: 1\ndescription: what people allowed permanently when Hermes asked\nrules:\n"
+        )
     last = [line for line in text.splitlines() if line and not line.startswith((" ", "#", "-"))]
     if not last or last[-1].partition("#")[0].strip() != "rules:":
         raise HermesError(
-            "rules can be put at the end of a file only where `rules:` comes last",
+            "rules can be appended to a file only where `rules:` comes last",
             "move `tests:` and the rest before it, or add the rule by hand",
         )
     below = text[text.rindex("\nrules:") :] if "\nrules:" in text else text

@@ -76,7 +76,7 @@ def describe(act: Operation) -> str:
         case "path":
             place = act.places[0] if act.places else PathAccess("read", act.text)
             leads = [path for path in place.real if path not in (place.given, place.named)]
-            where = f" (it leads to {leads[0]})" if leads else ""
+            where = f" (resolves to {leads[0]})" if leads else ""
             return f"{_VERBS[place.access]} {place.given or act.text!r}{where}"
         case "host":
             return f"reaching {act.text or 'an unknown host'}"

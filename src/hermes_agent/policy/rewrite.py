@@ -47,7 +47,7 @@ def _check_settable(effect: Effect, name: str) -> None:
     value = effect.input.get(name)
     judged = {effect.command, *(given for _access, given in effect.paths), *effect.hosts}
     if isinstance(value, str) and value in judged:
-        raise Cannot(f"{name} is what is judged, and cannot be set")
+        raise Cannot(f"{name} is what the rules check, and cannot be set")
 
 
 def _command_name(effect: Effect) -> str:
@@ -62,7 +62,7 @@ def _new_command(effect: Effect, changes: Sequence[tuple[Operation, Rewrite]]) -
     spans: dict[tuple[int, int], Any] = {}
     for act, rewrite in changes:
         if act.span is None:
-            raise Cannot(f"`{act.program}` does not stand in the command as it is run")
+            raise Cannot(f"`{act.program}` does not appear in the command as it runs")
         if act.span in spans and spans[act.span] != rewrite:
             raise Cannot("two rules would change the same words")
         spans[act.span] = rewrite
@@ -97,11 +97,11 @@ def _words(text: str) -> list[_Word]:
             continue
         word = _WORD.match(text, position)
         if word is None:
-            raise Cannot("the words hold more than plain text")
+            raise Cannot("the words contain more than plain text")
         try:
             value = "".join(shlex.split(word[0]))
         except ValueError:
-            raise Cannot("the words hold more than plain text") from None
+            raise Cannot("the words contain more than plain text") from None
         found.append(_Word(word.start(), word.end(), value))
         position = word.end()
     if not found:

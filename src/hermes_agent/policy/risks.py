@@ -19,7 +19,7 @@ _RULES = {
     "deleting-programs": "deletes files or stops processes",
     "deleting-verbs": "deletes, stops or replaces something",
     "changing-data": "changes data",
-    "switching-off": "changes what guards or runs the machine",
+    "switching-off": "changes the machine's security or scheduled jobs",
 }
 """Rules of the profile `careful` that know dangerous programs, and what each says of them."""
 _DELETES = "deletes files"

@@ -46,7 +46,7 @@ class Secrets:
         except KeyError:
             _read(self._file)  # raises when the file exists and cannot be read
             raise NotFound(
-                f"no secret called {name!r}", f"write {name}=… into {str(self._file)!r}"
+                f"no secret called {name!r}", f"add {name}=… to {str(self._file)!r}"
             ) from None
 
 
@@ -83,7 +83,7 @@ def parse(text: str, source: str) -> dict[str, str]:
             # The line itself is not shown: it may be half a secret.
             raise UsageError(
                 f"line {number} of {source!r} is not NAME=value",
-                "a value of several lines goes in double quotes, with \\n for each new line",
+                "put a value of several lines in double quotes, with \\n for each newline",
             )
         values[found[1]] = _value(found[2], number, source)
     return values
@@ -95,8 +95,8 @@ def _value(written: str, number: int, source: str) -> str:
     quoted = _QUOTED.fullmatch(written)
     if quoted is None:
         raise UsageError(
-            f"line {number} of {source!r} has a quote that does not end",
-            "a value of several lines goes in double quotes, with \\n for each new line",
+            f"line {number} of {source!r} has an unclosed quote",
+            "put a value of several lines in double quotes, with \\n for each newline",
         )
     if quoted[2] is not None:
         return quoted[2]

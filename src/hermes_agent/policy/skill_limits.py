@@ -211,7 +211,7 @@ def _by_redirections(facts: MatchContext, acts: Sequence[Operation]) -> Iterator
         if place.access == "read" or of_the_call or _fits(inside, place):
             continue
         if is_redirected(act, acts):
-            yield f"{_place(act, place)} by a redirection out of the workspace"
+            yield f"{_place(act, place)} by a redirection outside the workspace"
 
 
 def _outer(act: Operation) -> tuple[str, ...]:
@@ -248,11 +248,11 @@ def _by_paths(declared: _Declared, facts: MatchContext, acts: Sequence[Operation
             yield _unknown(act)
         elif act.kind == "program":
             for option in other_places(act, acts):
-                yield f"{describe(act)}: {option} leads to places that nobody can tell"
+                yield f"{describe(act)}: {option} leads to unknown places"
             if act.program in TOLD:
                 yield from _by_words(declared, facts.effect, within, act)
             elif not _is_named(declared, act, acts):
-                yield f"{describe(act)}, of which nobody can tell what it touches"
+                yield f"{describe(act)}: it is unclear what it touches"
     yield from _closed_calls(declared, facts.effect, "what it touches")
 
 
@@ -264,11 +264,11 @@ def _by_words(
         return
     here = "~" if is_elsewhere(act) else effect.folder or effect.workspace
     if works_where_it_stands(act) and not within.fullmatch(here):
-        yield f"{describe(act)} in {here}, where the shell stands"
+        yield f"{describe(act)} in {here}, the current folder"
     for word in loose_words(act):
         listed = posixpath.normpath(posixpath.join(here, word))
         if is_filled_in(word) or ".." in word.split("/") or not within.fullmatch(listed):
-            yield f"{describe(act)}: nobody can tell what {shortened(word)} becomes"
+            yield f"{describe(act)}: it is unclear what {shortened(word)} expands to"
 
 
 def _fits(pattern: re.Pattern[str], place: PathAccess) -> bool:
@@ -277,7 +277,7 @@ def _fits(pattern: re.Pattern[str], place: PathAccess) -> bool:
 
 
 def _place(act: Operation, place: PathAccess) -> str:
-    unnamed = ", a place that nobody can tell" if is_unnamed(place) else ""
+    unnamed = ", an unknown place" if is_unnamed(place) else ""
     return f"{describe(act)}{unnamed}"
 
 
@@ -296,7 +296,7 @@ def _by_hosts(declared: _Declared, effect: Effect, acts: Sequence[Operation]) ->
                 yield f"{describe(act)}: {option} can lead to any host"
             named = _is_named(declared, act, acts) and (bool(act.hosts) or not reaches_out(act))
             if not named and not tells_hosts(act):
-                yield f"{describe(act)}, of which nobody can tell which hosts it reaches"
+                yield f"{describe(act)}: it is unclear which hosts it reaches"
     yield from _closed_calls(declared, effect, "which hosts it reaches")
 
 
@@ -318,7 +318,7 @@ def _closed_calls(declared: _Declared, effect: Effect, what: str) -> Iterator[st
     sends = effect.tool == "process" and effect.input.get("action") == "send"
     closed = effect.origin in ("mcp", "program") or sends
     if closed and not declared.named.fit(effect.tool):
-        yield f"the tool {effect.tool}: it is unknown {what}"
+        yield f"the tool {effect.tool}: it is unclear {what}"
 
 
 # reading
@@ -347,20 +347,20 @@ def _with_all_below(path: str) -> tuple[str, ...]:
 def _troubles(bounds: SkillLimits) -> Iterator[str]:
     for tool in bounds.tools:
         if (why := _tool_trouble(tool)) is not None:
-            yield f"the tool {tool!r} cannot be read: {why}"
+            yield f"the tool {tool!r} is invalid: {why}"
     for path in bounds.paths:
         if (found := globs.trouble(path)) is not None:
-            yield f"the path {path!r} cannot be read: {'; '.join(filter(None, found))}"
+            yield f"the path {path!r} is invalid: {'; '.join(filter(None, found))}"
     for host in bounds.hosts:
         if why := host_patterns.trouble(host):
-            yield f"the host {host!r} cannot be read: {why}"
+            yield f"the host {host!r} is invalid: {why}"
 
 
 def _tool_trouble(tool: str) -> str | None:
     if not tool.strip():
         return "it is empty"
     if "(" not in tool and ")" not in tool:
-        return "a name holds no blanks" if tool.split() != [tool] else None
+        return "a name cannot contain spaces" if tool.split() != [tool] else None
     try:
         if _RESTRICTED.fullmatch(tool) is None or not _command(tool).words:
             return "write terminal(PROGRAM:*) or terminal(PROGRAM WORD *)"
@@ -458,7 +458,7 @@ def other_hosts(act: Operation) -> Iterator[str]:
     if act.program == "wget" and not _is_set(act, "--max-redirect", "0"):
         yield "redirects without --max-redirect=0"
     if act.program in _OTHER_HOSTS and any(not name for name, _ in act.options):
-        yield "options that nobody can tell"
+        yield "unknown options"
     if act.program in _SSH:
         for name, value in act.options:
             setting = re.split(r"[=\s]", (value or "").strip(), maxsplit=1)[0].lower()

@@ -12,7 +12,7 @@ from hermes_agent.policy.files.schema import PolicyProblem
 
 DEEPEST = 32
 LARGEST = 1_000_000
-QUOTE = "patterns that begin with * or { stand in quotes"
+QUOTE = "quote patterns that begin with * or {"
 _INTEGER = re.compile(r"[-+]?\d{1,18}")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.?\d+)(?:[eE][-+]?\d+)?")
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
@@ -156,7 +156,7 @@ class NodeBuilder:
         seen: set[str] = set()
         for key, _value in given:
             if key.text is None:
-                raise self._bad(key, "a name must be a plain text")
+                raise self._bad(key, "a name must be plain text")
             if key.text in seen:
                 raise self._bad(key, f"{key.text!r} is given twice", "remove one")
             seen.add(key.text)
@@ -164,12 +164,12 @@ class NodeBuilder:
 
     def _check(self, event: Any, node: Node) -> None:
         if event.anchor is not None:
-            raise self._bad(node, "anchors are not taken here", "write it out")
+            raise self._bad(node, "anchors are not supported here", "write it out")
         if event.tag is not None and event.tag not in ("!", "tag:yaml.org,2002:str"):
-            raise self._bad(node, f"the tag {event.tag!r} is not taken here", "leave it out")
+            raise self._bad(node, f"the tag {event.tag!r} is not supported here", "leave it out")
 
     def _alias(self, event: Any) -> None:
-        raise self._bad(self._node(event), "aliases are not taken here", QUOTE)
+        raise self._bad(self._node(event), "aliases are not supported here", QUOTE)
 
     def _begin_document(self, event: Any) -> None:
         if self.root is not None:

@@ -163,7 +163,7 @@ class ApptainerTransport:
         if not self._image.is_file():
             raise HermesError(
                 f"no image at {str(self._image)!r}",
-                f"make one: {self._place.program} build {self._image} docker://debian:stable",
+                f"build one: {self._place.program} build {self._image} docker://debian:stable",
             )
         binds = []
         for path, inside in self._binds():
@@ -235,5 +235,5 @@ def _trouble(what: str, done: ProcessResult) -> HermesError:
     said = [line.partition(":")[2].strip() for line in lines if line.startswith(("FATAL", "ERROR"))]
     return HermesError(
         f"{what}: {said[-1] if said else f'exit code {done.code}'}",
-        "look at the terminal's `image`, `program` and `options`",
+        "check the terminal's `image`, `program` and `options`",
     )

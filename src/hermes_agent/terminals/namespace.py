@@ -35,7 +35,7 @@ def first_process(place: NamespaceSettings) -> int:
     except (OSError, ValueError):
         pid, started = "0", ""
     if not process_lives(int(pid), started) or not _is_inside(int(pid)):
-        raise HermesError("the box is gone", "`hermes drill run` makes another")
+        raise HermesError("the box is gone", "`hermes drill run` creates another")
     return int(pid)
 
 

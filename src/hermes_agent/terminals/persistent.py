@@ -143,7 +143,7 @@ class PersistentTerminal:
         facts = await self._known(id)
         if facts.phase != "running" or facts.kind != "bg":
             raise ToolError(
-                f"command {id} takes no input", "only a background command that runs takes it"
+                f"command {id} accepts no input", "only a running background command accepts input"
             )
         if not await self._backend.send(id, text.encode("utf-8", "replace")):
             raise ToolError(f"command {id} does not read its input")
@@ -201,7 +201,9 @@ class PersistentTerminal:
                 if watch.cut is None:
                     watch.cut = time.monotonic()
                     if output is not None:
-                        output("\n[the connection was lost; the command goes on, trying again]\n")
+                        output(
+                            "\n[the connection was lost; the command keeps running; reconnecting]\n"
+                        )
                 elif time.monotonic() - watch.cut > watch.limit or self._destroyed:
                     return CommandState(command.id, command.text, "lost")
                 await asyncio.sleep(pause)
@@ -348,7 +350,7 @@ class PersistentTerminal:
         check_id(id)
         facts = await self._again(lambda: self._backend.look(id))
         if not facts.known:
-            raise ToolError(f"no command called {id!r}", "`process` lists those that there are")
+            raise ToolError(f"no command called {id!r}", "`process` lists them")
         return facts
 
     def _limit(self, command: ShellCommand) -> float:

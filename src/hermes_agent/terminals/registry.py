@@ -63,12 +63,12 @@ KINDS: dict[str, TerminalType] = {
             "bash 5 there, and its host key in known_hosts", confined=False,
         ),
         TerminalType(
-            "container", ContainerPlace, "a container of Docker, Podman or alike",
+            "container", ContainerPlace, "a container in Docker, Podman or a compatible engine",
             "hermes_agent.terminals.container.transport", "container", ("docker",),
             "an engine's socket, and an image with bash 5",
         ),
         TerminalType(
-            "kubernetes", KubernetesPlace, "a pod that is there, or one made for the session",
+            "kubernetes", KubernetesPlace, "an existing pod, or one created for the session",
             "hermes_agent.terminals.kubernetes.transport", "kubernetes", ("kubernetes_asyncio",),
             "a kubeconfig, and an image with bash 5",
         ),
@@ -79,20 +79,20 @@ KINDS: dict[str, TerminalType] = {
         TerminalType(
             "modal", ModalPlace, "a sandbox at Modal",
             "hermes_agent.terminals.hosted.modal", "modal", ("modal",), "an account",
-            ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"), "`modal token new` makes a token",
+            ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET"), "`modal token new` creates a token",
         ),
         TerminalType(
             "e2b", E2bPlace, "a sandbox at E2B",
             "hermes_agent.terminals.hosted.e2b", "e2b", ("e2b",), "an account",
-            ("E2B_API_KEY",), "keys are made at e2b.dev/dashboard",
+            ("E2B_API_KEY",), "create keys at e2b.dev/dashboard",
         ),
         TerminalType(
             "daytona", DaytonaPlace, "a sandbox at Daytona",
             "hermes_agent.terminals.hosted.daytona", "daytona", ("daytona",), "an account",
-            ("DAYTONA_API_KEY",), "keys are made at app.daytona.io/dashboard/keys",
+            ("DAYTONA_API_KEY",), "create keys at app.daytona.io/dashboard/keys",
         ),
         TerminalType(
-            "box", NamespaceSettings, "the machine of a drill, in namespaces of its own",
+            "box", NamespaceSettings, "a drill's machine, in its own namespaces",
             "hermes_agent.terminals.namespace", needs="Linux with user namespaces, and util-linux",
         ),
     )
@@ -173,7 +173,7 @@ async def check(name: str, place: PlaceSettings | None, environ: Mapping[str, st
     """Empty when a terminal of this kind, or this place, can be used now, else what is missing."""
     kind = KINDS.get(name)
     if kind is None:
-        raise UsageError(f"no kind of terminal called {name!r}", f"there are: {', '.join(KINDS)}")
+        raise UsageError(f"no kind of terminal called {name!r}", f"available: {', '.join(KINDS)}")
     if reason := missing(kind):
         return reason
     if not kind.module:

@@ -130,11 +130,11 @@ class SshTransport:
             "keepalive_interval": KEEPALIVE_SECONDS,
         }
         if place.config and not config.is_file():
-            raise HermesError(f"no SSH config at {place.config!r}", "correct `config`")
+            raise HermesError(f"no SSH config at {place.config!r}", "fix `config`")
         if place.key:
             key = Path(place.key).expanduser()
             if not key.is_file():
-                raise HermesError(f"no key at {place.key!r}", "correct `key`")
+                raise HermesError(f"no key at {place.key!r}", "fix `key`")
             given["client_keys"] = [str(key)]
         if place.known_hosts:
             known = Path(place.known_hosts).expanduser()
@@ -155,7 +155,7 @@ class SshTransport:
                 host=place.host, port=place.port or (), **given
             )
         except asyncssh.ConfigParseError as error:
-            raise HermesError(f"the SSH config is wrong: {error}", "correct it") from None
+            raise HermesError(f"the SSH config is wrong: {error}", "fix it") from None
         except (asyncssh.KeyImportError, ValueError, OSError) as error:
             raise HermesError(
                 f"the key for {place.host} cannot be used: {error}",
@@ -163,8 +163,8 @@ class SshTransport:
             ) from None
         if options.known_hosts is None:
             raise HermesError(
-                f"the SSH config turns the check of host keys off for {place.host}",
-                "name a file of known host keys with `known_hosts`",
+                f"the SSH config turns off host key checks for {place.host}",
+                "set `known_hosts` to a file of known host keys",
             )
         return options
 
@@ -216,7 +216,7 @@ async def _connect(
     except asyncssh.PermissionDenied as error:
         raise HermesError(
             f"{name} refuses {options.username!r}: {error.reason}",
-            "name `user` and `key`, or add the key to the agent: ssh-add",
+            "set `user` and `key`, or add the key to the agent: ssh-add",
         ) from error
     except (asyncssh.Error, OSError, TimeoutError) as error:
         reason = str(error) or "no answer"

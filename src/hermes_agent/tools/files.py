@@ -56,7 +56,7 @@ async def read_file(
     shown = _numbered(there, start, start - 1 + lines)
     last = start - 1 + len(shown)
     if start > 1 or last < len(there):
-        on = f"; read on with start={last + 1}" if last < len(there) else ""
+        on = f"; continue with start={last + 1}" if last < len(there) else ""
         note = f"[lines {start} to {last} of {len(there)}{on}]{note}"
     facts = {"path": path, "start": start, "shown": len(shown), "lines": len(there)}
     return ToolResult("\n".join([*shown, *([note] if note else [])]), facts)
@@ -80,7 +80,7 @@ def _undo(note: dict[str, Any], _arguments: Mapping[str, Any], result: ToolResul
     if note["before"] is None:
         return f"remove {note['path']}"
     if 0 < len(str(result.data.get("diff", ""))) <= DIFF_CHARS:
-        return f"turn the diff of its data back in {note['path']}: patch -R"
+        return f"reverse its recorded diff in {note['path']}: patch -R"
     return ""
 
 
@@ -99,7 +99,7 @@ async def _preview_write(terminal: Terminal, path: str, content: str) -> str:
     inverse=_undo,
 )
 async def write_file(context: ToolContext, path: str, content: str) -> ToolResult:
-    """Make a text file, or replace it whole; folders are made as needed."""
+    """Create a text file, or replace it whole; folders are created as needed."""
     real = await context.resolve(path)
     async with _writer(real):
         before = await _present(context.terminal, real)
@@ -149,9 +149,11 @@ async def patch(
         before, done = await _patched(context, path, old, new, all)
         await context.terminal.write(real, done.text.encode())
     many = len(done.lines)
-    text = f"replaced {many} passages" if many > 1 else f"replaced line {done.lines[0]} on"
+    text = (
+        f"replaced {many} passages" if many > 1 else f"replaced the passage at line {done.lines[0]}"
+    )
     if done.loosely:
-        text += "; the white space differed from `old`, the file's own was kept"
+        text += "; white space differed from `old`, so the file's own was used"
     return ToolResult(
         f"{path}: {text}", {**_facts(real, before, done.text.encode()), "replaced": many}
     )
@@ -208,7 +210,7 @@ def _refuse_binary(path: str, data: bytes) -> None:
 def _image(path: str, data: bytes, type: str) -> ToolResult:
     if len(data) > IMAGE_BYTES:
         raise ToolError(
-            f"{path!r} is an image of {len(data)} bytes; {IMAGE_BYTES} are the most",
+            f"{path!r} is an image of {len(data)} bytes; the limit is {IMAGE_BYTES}",
             "a command can make it smaller",
         )
     facts = {"path": path, "bytes": len(data), "type": type}
@@ -293,12 +295,12 @@ def _counts(rows: list[str]) -> tuple[int, int]:
 def _preview(path: str, before: bytes | None, after: bytes) -> str:
     """What people are shown before they allow a change."""
     if before is None:
-        return f"makes a new file of {len(_lines(after.decode())):,} lines"
+        return f"creates a new file of {len(_lines(after.decode())):,} lines"
     if may_hold_secrets(path):
-        return "replaces a file that may hold secrets, so the old content is not shown"
+        return "replaces a file that may contain secrets, so the old content is not shown"
     rows = _diff(before, after)
     if rows is None:
-        return "changes an existing file that is too large to be compared here"
+        return "changes an existing file that is too large to compare here"
     added, removed = _counts(rows)
     count = len(_lines(before.decode(errors="replace")))
     head = f"changes an existing file of {count:,} lines: {added:,} added, {removed:,} removed"

@@ -16,7 +16,7 @@ async def redact_output(
     """Take secrets out of what is kept of an ended command's output."""
     for kind, size in zip("oe", sizes, strict=True):
         path = spool.removesuffix("o") + kind
-        output, redacted = "", f"[{size:,} bytes of output were too long to keep]\n"
+        output, redacted = "", f"[{size:,} bytes of output were too much to save]\n"
         if size <= REDACTED_BYTES:
             output = (await terminal.read(path)).decode("utf-8", "replace")
             redacted = await asyncio.to_thread(redact, output)

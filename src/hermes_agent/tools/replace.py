@@ -32,8 +32,8 @@ def replace(text: str, old: str, new: str, *, everywhere: bool) -> Replaced:
     places = _places(text, old)
     if len(places) > 1 and not everywhere:
         raise ToolError(
-            f"`old` is there {len(places)} times, {_named(places)}",
-            "give more of the text around the one you mean, or set `all`",
+            f"`old` occurs {len(places)} times, {_named(places)}",
+            "include more of the text around the one you mean, or set `all`",
         )
     if places:
         return Replaced(text.replace(old, new), places)
@@ -79,7 +79,7 @@ def _loosely(text: str, old: str, new: str) -> Replaced | None:
     if len(found) > 1:
         places = tuple(start + 1 for start, _ in found)
         raise ToolError(
-            f"`old` is not there exactly; apart from white space it fits {len(found)} places, "
+            f"`old` has no exact match; ignoring white space it matches {len(found)} places, "
             + _named(places),
             "copy the passage exactly as read_file shows it, after the `|`",
         )
@@ -128,11 +128,11 @@ def _shifted(line: str, shift: tuple[str, str]) -> str:
 
 def _not_found(text: str, old: str, new: str) -> ToolError:
     if new.strip() and new in text:
-        return ToolError("`old` is not there, but `new` is: perhaps the change was made already")
+        return ToolError("`old` was not found, but `new` was: perhaps the change was already made")
     first = next((line.strip() for line in old.split("\n") if line.strip()), "")
     lines = [line.strip() for line in text.split("\n")[:LINES_COMPARED]]
     close = difflib.get_close_matches(first, lines, n=1, cutoff=0.6)
     hint = "read the file again and copy the passage exactly, without the line numbers"
     if close:
         hint = f"the closest is line {lines.index(close[0]) + 1}: {close[0][:200]!r}; {hint}"
-    return ToolError("`old` is not there", hint)
+    return ToolError("`old` was not found", hint)

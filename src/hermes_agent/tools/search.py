@@ -40,7 +40,7 @@ async def search_files(
     rows = [
         f"{_shown(context, match.path)}:{match.line}: {_short(match.text)}" for match in open_to_see
     ]
-    note = "[left out, as they hold secrets or lie elsewhere: " + ", ".join(withheld) + "]"
+    note = "[left out, as they may contain secrets or are elsewhere: " + ", ".join(withheld) + "]"
     return _result(rows, limit, "lines", note if withheld else "")
 
 

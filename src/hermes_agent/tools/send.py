@@ -36,7 +36,7 @@ async def _read(context: ToolContext, path: str) -> Media:
     try:
         data = await context.terminal.read(await context.resolve(path))
     except (FileNotFoundError, IsADirectoryError):
-        raise ToolError(f"no file at {path!r}", "name one that is there", "changed") from None
+        raise ToolError(f"no file at {path!r}", "name an existing one", "changed") from None
     if len(data) > MAX_BYTES:
         most = MAX_BYTES // 1_000_000
         raise ToolError(f"{path} has more than {most} MB", "send a part of it", "changed")

@@ -92,8 +92,8 @@ async def terminal(
     changes: bool = False,  # noqa: ARG001 - the gate has judged it
 ) -> ToolResult:
     """Run a bash command. Directory, variables and functions carry over to the next call. No
-    stdin. `timeout` in seconds. `background` returns at once; see `process`. What seems only to
-    look cannot write; `changes` says that it must, and may ask."""
+    stdin. `timeout` in seconds. `background` returns at once; see `process`. What seems
+    read-only cannot write; `changes` says that it must, and may ask."""
     # A program runs several at once: each in its own shell, which starts in the session's folder
     # and whose changes are lost with it.
     beside = context.aside and not background
@@ -111,7 +111,7 @@ async def terminal(
     if beside:
         state = await _to_its_end(context, state)
     if state.state == "lost":
-        raise OutcomeUnknown("the shell went away while the command ran")
+        raise OutcomeUnknown("the shell exited while the command ran")
     if context.confinement == "none":
         return show(state)
     return _confined(_with_calls(context, show(state)), state, context.confinement)
@@ -176,10 +176,10 @@ def _confined(result: ToolResult, state: CommandState, confinement: Confinement)
     said = state.stderr if state.code == 0 else f"{state.stderr}\n{state.stdout}"
     if not REFUSALS.search(said):
         return result
-    judged = "only look and ran where it cannot write, signal or connect"
+    judged = "only read, so it ran where it cannot write, signal or connect"
     if confinement == "workspace":
-        judged = "stay in the workspace and ran where it cannot write elsewhere"
-    hint = f"it was judged to {judged}; say `changes` if it must"
+        judged = "stay in the workspace, so it ran where it cannot write elsewhere"
+    hint = f"policy expected it to {judged}; set `changes` if it must"
     return replace(
         result, text=f"{result.text}\n[{hint}]", data={**result.data, "refused": confinement}
     )
@@ -197,7 +197,7 @@ def _standing(state: CommandState) -> str:
         case "stopped":
             return "stopped"
         case "lost":
-            return "the shell went away; whether the command finished is unknown"
+            return "the shell exited; whether the command finished is unknown"
         case "exited" if state.code:
             return f"exit code {state.code}"
         case "exited" if state.background:

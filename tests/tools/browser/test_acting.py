@@ -203,11 +203,11 @@ async def test_wrong_things_are_refused_with_a_reason(served: Site, here: Sessio
         ref(page, thing) for thing in ('button "B"', 'textbox "L"', 'combobox "S"')
     )
     for action, name, more, said in (
-        ("type", button, {"text": "x"}, "no field to type into"),
+        ("type", button, {"text": "x"}, "not a field to type into"),
         ("type", locked, {"text": "x"}, "disabled or read-only"),
         ("select", choice, {"text": "y"}, "has no choice 'y'"),
-        ("select", button, {"text": "y"}, "no list of choices"),
-        ("check", button, {}, "nothing that can be checked"),
+        ("select", button, {"text": "y"}, "not a list of choices"),
+        ("check", button, {}, "cannot be checked"),
         ("upload", button, {"path": "nothing.txt"}, "no file at"),
         ("click", "", {}, "needs a `ref`"),
         ("click", "e99999", {}, "there is no 'e99999'"),

@@ -60,7 +60,7 @@ async def test_scrolling_goes_to_things_and_by_pages(served: Site, here: Session
     assert await top() == 0
     await here.look("scroll", text="bottom")
     assert await top() >= end
-    with pytest.raises(ToolError, match="no scrolling 'sideways'"):
+    with pytest.raises(ToolError, match="cannot scroll 'sideways'"):
         await here.look("scroll", text="sideways")
 
 
@@ -118,7 +118,7 @@ async def test_a_page_of_a_private_address_is_refused(served: Site, here: Sessio
 async def test_a_redirect_to_a_private_address_is_refused(served: Site, here: Session) -> None:
     for number, goal in enumerate(("http://127.0.0.2/", "https://10.0.0.1/admin")):
         url = served.add(f"/away{number}", goes_to(goal))
-        with pytest.raises(ToolError, match=r"no connection to '1.*addresses are refused"):
+        with pytest.raises(ToolError, match=r"cannot connect to '1.*addresses are refused"):
             await here.open(url)
 
 
@@ -132,7 +132,9 @@ async def test_what_a_page_itself_asks_of_a_private_address_is_refused_and_told(
       const s = new WebSocket('ws://127.0.0.3:{port}/');
       s.onerror = () => o.textContent = 'socket failed'</script>"""
     result = await here.open(served.add("/sneaky", script))
-    assert "not loaded: no connection to '127.0.0.3': loopback addresses are refused" in result.text
+    assert (
+        "not loaded: cannot connect to '127.0.0.3': loopback addresses are refused" in result.text
+    )
     assert "socket failed" in (await here.look("wait", text="socket failed", seconds=60)).text
     again = await here.look("snapshot")
     assert "not loaded" not in again.text
@@ -171,7 +173,7 @@ async def test_an_open_page_keeps_its_server_and_loses_it_when_another_is_opened
     await one.open(served.url("/kept"))
     served.add("/other", "<h1>Other</h1>")
     await two.open(served.url("/other", "localhost"))
-    with pytest.raises(ToolError, match=r"no connection to '127\.0\.0\.1'"):
+    with pytest.raises(ToolError, match=r"cannot connect to '127\.0\.0\.1'"):
         await two.open(served.url("/away", "localhost"))
 
 
@@ -205,7 +207,7 @@ async def test_a_server_that_is_not_there_is_said_so(here: Session) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
-        with pytest.raises(ToolError, match=r"no connection to '127\.0\.0\.1'"):
+        with pytest.raises(ToolError, match=r"cannot connect to '127\.0\.0\.1'"):
             await here.open(f"http://127.0.0.1:{port}/")
 
 

@@ -89,7 +89,7 @@ async def test_a_browser_that_was_killed_is_noticed_and_the_next_open_starts_ano
     first = pipe(here)
     kill_below(first.pid)
     await until(lambda: not here.browser.alive)
-    with pytest.raises(ToolError, match="the browser crashed or was ended") as gone:
+    with pytest.raises(ToolError, match="the browser crashed or was stopped") as gone:
         await here.act("click", ref(page, 'button "B"'))
     assert gone.value.retry == "changed"
     assert 'button "B"' in (await here.open(url)).text
@@ -158,7 +158,7 @@ async def test_a_browser_ends_and_its_profile_goes_when_its_owner_is_killed(
 async def test_a_browser_that_does_not_start_is_said_so(tmp_path: Path) -> None:
     for program, said in (
         ("/nowhere/chromium", "no browser at '/nowhere/chromium'"),
-        (str(shutil.which("false")), "the browser does not start: it ended without a message"),
+        (str(shutil.which("false")), "the browser does not start: it exited without a message"),
         (str(shutil.which("ls")), "the browser does not start: Try "),
     ):
         settings = BrowserSettings(program=program)

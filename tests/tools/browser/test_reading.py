@@ -93,7 +93,7 @@ async def test_text_that_nobody_would_see_is_left_out_and_counted(
     said = re.findall(r"text: (.*)", result.text)
     assert said == ["seen", "readable"]
     assert not re.search(r"ONE|TWO|THREE|FOUR|FIVE|SIX|SEVEN|EIGHT|NINE|TEN|ELEVEN", result.text)
-    assert "texts that nobody would see are left out]" in result.text
+    assert "invisible texts are left out]" in result.text
 
 
 async def test_a_button_that_cannot_be_seen_is_said_to_be_invisible(
@@ -129,7 +129,7 @@ async def test_a_large_page_is_cut_and_can_be_read_on(served: Site, here: Sessio
     rows = "".join(f"<p>line number {n} of a long page of many words</p>" for n in range(600))
     first = await here.open(served.add("/long", rows))
     assert len(first.text) < 11_000
-    found = re.search(r"\[(\d+) more lines: snapshot ref=(e\d+) reads on", first.text)
+    found = re.search(r"\[(\d+) more lines: snapshot ref=(e\d+) continues", first.text)
     assert found is not None
     second = await here.look("snapshot", ref=found.group(2))
     last = max(int(n) for n in re.findall(r"number (\d+)", first.text))
@@ -147,7 +147,7 @@ async def test_finding_shows_the_lines_around_and_what_holds_them(
     assert ref(result, 'button "Delete 150"')
     assert "Delete 50" not in result.text
     nothing = await here.look("find", text="no such thing")
-    assert "'no such thing' is nowhere on the page" in nothing.text
+    assert "'no such thing' does not appear on the page" in nothing.text
 
 
 async def test_a_page_nested_very_deep_is_read(served: Site, here: Session) -> None:
@@ -190,7 +190,7 @@ async def test_waiting_ends_when_the_text_comes(served: Site, here: Session) -> 
     result = await here.look("wait", text="Ready now", seconds=60)
     assert "ready now" in result.text
     missing = await here.look("wait", text="never comes", seconds=0.1)
-    assert "it did not come" in missing.text
+    assert "it did not appear" in missing.text
 
 
 async def test_text_that_is_no_page_is_shown_too(served: Site, here: Session) -> None:

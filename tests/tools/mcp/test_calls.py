@@ -53,7 +53,7 @@ async def test_what_a_server_prints_beside_the_protocol_is_survived_and_kept(des
 
 async def test_an_answer_that_is_no_text_is_an_error_at_once(desk: Desk) -> None:
     desk.odd(timeout_seconds=600.0)
-    with pytest.raises(ToolError, match="answered plain, but in no valid text"):
+    with pytest.raises(ToolError, match="answered plain, but not as valid text"):
         await desk.call("odd__plain", act="half")
     assert "hello" in (await desk.call("odd__plain", text="hello")).text
 
@@ -169,7 +169,7 @@ async def test_a_secret_that_is_not_there_is_named(desk: Desk) -> None:
         (("no-such-program",), "no program called 'no-such-program'"),
         (
             ("sh", "-c", "echo it hurts >&2; exit 3"),
-            "it ended before it answered; it said: it hurts",
+            "it exited before it answered; it said: it hurts",
         ),
     ],
 )

@@ -30,7 +30,7 @@ async def test_a_server_that_cannot_be_used_is_told_of_and_not_counted_as_found(
     none = await found(desk, query="nothing like it")
     assert some.data == {"found": ["odd__plain"]}
     assert none.data == {"found": []}
-    assert none.text.startswith("no tool fits\n")
+    assert none.text.startswith("no tool matches\n")
     for told in (some, none):
         assert "gone: cannot be used now: gone cannot be used: no program called" in told.text
 

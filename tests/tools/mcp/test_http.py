@@ -89,7 +89,7 @@ async def test_a_call_whose_answer_is_cut_off_is_not_made_again(
 async def test_an_answer_that_is_no_text_is_an_error_at_once(
     desk: Desk, far: OddHttp, act: str
 ) -> None:
-    with pytest.raises(ToolError, match="answered plain, but in no valid text") as caught:
+    with pytest.raises(ToolError, match="answered plain, but not as valid text") as caught:
         await desk.call("far__plain", act=act)
     assert caught.value.retry == "never"
     assert "here" in (await desk.call("far__plain")).text
@@ -143,7 +143,7 @@ async def test_a_server_that_wants_a_login_says_how(desk: Desk) -> None:
         desk.settings["kept"] = McpServerSettings(url=url)
         desk.settings["known"] = McpServerSettings(url=url, oauth=True)
         for name in ("kept", "known"):
-            with pytest.raises(ToolError, match=f"{name} wants a login") as caught:
+            with pytest.raises(ToolError, match=f"{name} requires a login") as caught:
                 await desk.call(f"{name}__whisper")
             assert caught.value.hint == f"`hermes mcp login {name}`"
 

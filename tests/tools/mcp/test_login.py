@@ -118,7 +118,7 @@ async def test_a_login_that_is_over_says_how_to_get_another(desk: Desk) -> None:
         await signed_in(desk, url, Browser().show)
         door.access.clear()
         door.refresh.clear()
-        with pytest.raises(ToolError, match="kept wants a login"):
+        with pytest.raises(ToolError, match="kept requires a login"):
             await desk.call("kept__whisper", words="psst")
         desk.now += 60
         await signed_in(desk, url, Browser().show)
@@ -217,5 +217,5 @@ async def test_tokens_go_to_the_address_they_were_given_for_and_to_no_other(desk
     with guarded(door) as url, guarded(door) as other:
         await signed_in(desk, url, Browser().show)
         desk.settings["kept"] = McpServerSettings(url=other, oauth=True)
-        with pytest.raises(ToolError, match="kept wants a login"):
+        with pytest.raises(ToolError, match="kept requires a login"):
             await desk.call("kept__whisper", words="psst")

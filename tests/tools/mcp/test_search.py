@@ -207,7 +207,7 @@ async def test_what_a_hostile_server_says_of_its_tools_is_bounded_and_framed(des
 async def test_a_message_without_an_end_ends_the_server(desk: Desk) -> None:
     desk.odd("flood")
     rows = await desk.servers.search("")
-    assert "it ended before it answered; it said: [a message was too large]" in rows[0].about
+    assert "it exited before it answered; it said: [a message was too large]" in rows[0].about
 
 
 def test_nothing_of_the_sdk_is_loaded_before_a_server_is_connected(desk: Desk) -> None:

@@ -233,7 +233,7 @@ def test_an_archive_that_would_swell_is_refused() -> None:
     assert len(bomb) < 300_000
     with pytest.raises(ToolError, match="would unpack to"):
         extract(bomb, "", "bomb.docx")
-    with pytest.raises(ToolError, match="are the most"):
+    with pytest.raises(ToolError, match="the limit"):
         extract(repacked(word(), word__more_xml=b" " * (office.TREE + 1)), "", "bomb.docx")
 
 
@@ -244,7 +244,7 @@ LAUGHS = """<?xml version="1.0" encoding="{0}"?><!DOCTYPE d [<!ENTITY a "ha"><!E
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-7"])
 def test_entities_that_multiply_are_refused_in_every_encoding(encoding: str) -> None:
     part = LAUGHS.format(encoding).encode(encoding)
-    with pytest.raises(ToolError, match="not as Office writes it"):
+    with pytest.raises(ToolError, match="not in Office's format"):
         extract(repacked(word(), word__document_xml=part), "", "laughs.docx")
 
 

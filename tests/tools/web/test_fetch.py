@@ -134,7 +134,7 @@ async def test_only_the_passages_that_hold_the_words_are_shown(surfer: Surfer) -
     assert "[line 48]\nrow 48\nrow 49\nThe Harbour Master is Ann\nrow 51\nrow 52\n<" in result.text
     assert result.data["shown"] == 5
     none = await surfer.call(web_fetch, url=url, find="submarine")
-    assert none.text.startswith("[nothing from line 1 on holds 'submarine']")
+    assert none.text.startswith("['submarine' does not appear from line 1 on]")
     assert len(surfer.site.requests) == 1
 
 
@@ -189,7 +189,7 @@ async def test_a_page_that_redirects_to_a_private_address_is_refused(surfer: Sur
     assert surfer.site.requests == []
     surfer.reachable = ("127.0.0.1",)
     error = await refused(surfer, url)
-    assert "no connection to '127.0.0.2': loopback addresses are refused" in error.message
+    assert "cannot connect to '127.0.0.2': loopback addresses are refused" in error.message
     assert len(surfer.site.requests) == 1
 
 
@@ -203,9 +203,9 @@ async def test_a_page_that_redirects_to_a_private_address_is_refused(surfer: Sur
         (answer(500), "answers 500", "same"),
         (answer(418), "answers 418", "changed"),
         (Raw([b"half"], 200, {"content-length": "100"}, "cut"), "failed", "same"),
-        (page("x", content_encoding="br"), "packed as 'br'", ""),
-        (page("x" * 50, content_encoding="gzip"), "packed wrongly", "same"),
-        (answer(302, location="ftp://x.example/"), "bad address", "changed"),
+        (page("x", content_encoding="br"), "compressed as 'br'", ""),
+        (page("x" * 50, content_encoding="gzip"), "compressed incorrectly", "same"),
+        (answer(302, location="ftp://x.example/"), "invalid address", "changed"),
     ],
 )
 async def test_what_fails_is_said_with_advice(

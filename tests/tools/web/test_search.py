@@ -197,8 +197,8 @@ async def test_when_one_fails_the_next_is_asked_and_the_result_says_why(surfer: 
     result = await surfer.call(web_search, query="sea")
     failed = result.data["failed"]
     assert failed["brave"] == "limits requests (429)"
-    assert failed["tavily"] == "refuses the key (401)"
-    assert failed["exa"].startswith("sent an answer that is not in its format")
+    assert failed["tavily"] == "rejects the key (401)"
+    assert failed["exa"].startswith("sent an answer in an unexpected format")
     assert failed["kagi"] == "KAGI_API_KEY is not set"
     assert "answered by duckduckgo; not by brave: limits requests" in result.text
 
@@ -209,7 +209,7 @@ async def test_when_one_fails_the_next_is_asked_and_the_result_says_why(surfer: 
         (page(CHALLENGE), "captcha"),
         (answer(202, "<form>"), "captcha"),
         (answer(403), "answers 403"),
-        (page("<html>something new</html>"), "holds no results"),
+        (page("<html>something new</html>"), "without results"),
     ],
 )
 async def test_a_page_that_is_no_answer_is_not_taken_for_one(

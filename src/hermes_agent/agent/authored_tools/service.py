@@ -184,13 +184,13 @@ class AuthoredTools:
         same = record.of(digest)
         if same is not None and same.failed:
             raise ToolError(
-                f"this is version {same.number} of {name}, which was taken back: {same.failed}",
+                f"this is version {same.number} of {name}, which was rolled back: {same.failed}",
                 "make a better one",
                 "changed",
             )
         if seen is not None and seen.version and seen.digest == digest:
             return ToolResult(
-                f"{name} is already this code (version {seen.version})",
+                f"{name} already has this code (version {seen.version})",
                 {"name": name, "version": seen.version},
             )
         signature, seconds = await self.examine(name, code, call)
@@ -223,7 +223,7 @@ class AuthoredTools:
         async with self._checking.setdefault(name, asyncio.Lock()):
             seen = await asyncio.to_thread(self.tool_store.look, name)
             if seen is None:
-                raise ToolError(f"no tool called {name!r} was written", retry="changed")
+                raise ToolError(f"no authored tool called {name!r}", retry="changed")
             self._usable(name, seen)
             if seen.version:
                 return seen
@@ -247,7 +247,7 @@ class AuthoredTools:
             if self._redact(line) != line
         ]
         raise ToolError(
-            f"line {', '.join(lines[:5]) or '?'}: it holds a secret, or what looks like one",
+            f"line {', '.join(lines[:5]) or '?'}: it contains a secret, or what looks like one",
             "take it as an argument, or call a tool that may use it",
             "changed",
         )
@@ -258,7 +258,7 @@ class AuthoredTools:
         around = _call_stack.get()
         if name in around or len(around) >= DEEPEST:
             raise ToolError(
-                f"{' calls '.join((*around, name))}: a circle, or nested too deeply",
+                f"{' calls '.join((*around, name))}: a cycle, or nested too deeply",
                 retry="changed",
             )
         seen = await self.check(name, context.call)
@@ -337,7 +337,7 @@ def _disabled(name: str, why: str) -> ToolError:
 def _by_hand(name: str, error: ToolError) -> ToolError:
     return ToolError(
         f"{name}.py was changed by hand and is not used: {error.message}",
-        f"mend it, or `hermes tools rollback {name}`",
+        f"fix it, or `hermes tools rollback {name}`",
         "never",
     )
 
@@ -358,7 +358,7 @@ async def _recover(
 ) -> RecoveryResult:
     written = context.services.authoring
     if written is not None and await written.holds(name, note["digest"]):
-        return ToolResult(f"{name} was made before the restart", {"name": name})
+        return ToolResult(f"{name} was created before the restart", {"name": name})
     return "not-run"
 
 

@@ -61,7 +61,7 @@ def _parsed(text: str, line: int) -> ast.expr:
     try:
         node = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # ValueError: a null byte
-        raise SourceError(line, f"{text!r} is no type") from None
+        raise SourceError(line, f"{text!r} is not a type") from None
     for inner in ast.walk(node):
         if isinstance(inner, ast.expr):
             inner.lineno = line
@@ -152,13 +152,13 @@ class ToolSignature:
 def check_name(name: str, taken: Collection[str] = ()) -> None:
     """Check that a tool can have this name. Raises `ToolError`."""
     if not _NAME.fullmatch(name):
-        trouble = "use a small letter, then small letters, digits and _; at most 64 in all"
+        trouble = "use a lowercase letter, then lowercase letters, digits and _; at most 64 in all"
     elif keyword.iskeyword(name) or hasattr(builtins, name) or name in _RESERVED:
-        trouble = "it means something else already"
+        trouble = "it already has another meaning"
     elif name.startswith("test_"):
-        trouble = "names of tests begin so"
+        trouble = "names of tests begin this way"
     elif name in taken:
-        trouble = "a built-in tool has it"
+        trouble = "a built-in tool has this name"
     else:
         return
     raise ToolError(f"{name[:80]!r} cannot be the name of a tool: {trouble}", retry="changed")
@@ -242,10 +242,10 @@ def _function(name: str, tree: ast.Module) -> ast.FunctionDef:
         if node.name != name:
             raise SourceError(
                 node.lineno,
-                f"{node.name} is public beside {name}: begin the names of helpers with _",
+                f"{node.name} is public beside {name}: start the names of helpers with _",
             )
         if found is not None:
-            raise SourceError(node.lineno, f"{name} is there twice")
+            raise SourceError(node.lineno, f"{name} is defined twice")
         if node.decorator_list:
             raise SourceError(node.lineno, f"{name} has a decorator: its signature is its schema")
         found = node
@@ -257,7 +257,7 @@ def _function(name: str, tree: ast.Module) -> ast.FunctionDef:
 def _arguments(function: ast.FunctionDef) -> type[Struct]:
     given = function.args
     if given.vararg or given.kwarg or given.posonlyargs:
-        raise SourceError(function.lineno, "arguments come by name: no *, ** or / among them")
+        raise SourceError(function.lineno, "arguments are passed by name: no *, ** or / among them")
     plain = [None] * (len(given.args) - len(given.defaults))
     defaults = [*plain, *given.defaults, *given.kw_defaults]
     fields: list[Any] = []
@@ -326,7 +326,7 @@ def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield from ((node.lineno, alias.name) for alias in names)
             case ast.ImportFrom(level=level) if level:
                 raise SourceError(
-                    node.lineno, "a tool is one file: it has nothing beside it to import"
+                    node.lineno, "a tool is a single file: it cannot import other files"
                 )
             case ast.ImportFrom(module=str(module)):
                 yield node.lineno, module

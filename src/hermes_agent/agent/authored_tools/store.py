@@ -176,7 +176,7 @@ class AuthoredToolStore:
             return self._version(name, number).read_bytes()
         except FileNotFoundError:
             there = ", ".join(str(one.number) for one in self.record(name).versions) or "none"
-            raise NotFound(f"{name} has no version {number}", f"there are: {there}") from None
+            raise NotFound(f"{name} has no version {number}", f"available: {there}") from None
 
     def log(self, name: str) -> list[ToolLogEntry]:
         check_name(name)
@@ -219,12 +219,12 @@ class AuthoredToolStore:
         with self._locked():
             record = self._with_history(name, self.record(name))
             if not record.versions:
-                raise NotFound(f"no tool called {name!r} was written", "`hermes tools list`")
+                raise NotFound(f"no authored tool called {name!r}", "`hermes tools list`")
             version = self._last_good(name, record) if number is None else record.get(number)
             if version is None:
                 there = ", ".join(str(one.number) for one in record.versions)
                 what = "good version before the current" if number is None else f"version {number}"
-                raise NotFound(f"{name} has no {what}", f"there are: {there}; or disable it")
+                raise NotFound(f"{name} has no {what}", f"available: {there}; or disable it")
             self._restore(name, record.with_mark(version.number), version)
             self._note(name, "rolled back", version.number, by)
         return version
@@ -235,7 +235,7 @@ class AuthoredToolStore:
         with self._locked():
             record = self._with_history(name, self.record(name))
             if not record.versions and self.read(name) is None:
-                raise NotFound(f"no tool called {name!r} was written", "`hermes tools list`")
+                raise NotFound(f"no authored tool called {name!r}", "`hermes tools list`")
             if on:
                 record = replace(record.with_mark(record.current), disabled="", row=0)
             else:
@@ -280,7 +280,7 @@ class AuthoredToolStore:
         if known is not None and known.number != record.current:
             record = replace(record.with_mark(known.number), current=known.number, row=0)
             self._save(name, record)
-            self._note(name, "found", known.number, HAND, "the file holds this version")
+            self._note(name, "found", known.number, HAND, "the file contains this version")
         if not self._needs_rollback(record) or known is None:
             return record
         good = record.before()

@@ -86,9 +86,9 @@ def tail(text: str) -> str:
 def trouble_of(result: SandboxResult, returned: Any = Any) -> str:
     """Why a run failed, hit a limit or returned the wrong type; empty when it succeeded."""
     if not result.ok or result.limit:
-        return tail(result.trouble) or f"it ran into a limit: {result.limit}"
+        return tail(result.trouble) or f"it hit a limit: {result.limit}"
     try:
         convert(result.value, returned)
     except ValidationError as error:
-        return f"it returned something else than it declares: {error}"
+        return f"it returned something other than what it declares: {error}"
     return ""

@@ -330,7 +330,7 @@ class CallAuthorizer:
         # Approvers that a rule names are reachable even when the sender is not.
         if not self._conversation.interactive and not judged.consent.by:
             raise CallDenied(
-                f"refused: {judged.reason}, and nobody can be asked. "
+                f"refused: {judged.reason}, and nobody is available to approve it. "
                 "Do without it, or tell the user what you would have done."
             )
         shown = _shown(open_call)

@@ -63,10 +63,10 @@ async def delegate(
     children = context.services.subagents
     limits = context.settings.delegation
     if children is None or context.services.depth >= limits.depth:
-        raise ToolError(f"nothing is delegated below depth {limits.depth}", "do it yourself")
+        raise ToolError(f"subagents cannot be nested deeper than {limits.depth}", "do it yourself")
     if len(tasks) > limits.tasks:
         raise ToolError(
-            f"{len(tasks)} tasks are too many; {limits.tasks} at once at most",
+            f"{len(tasks)} tasks are too many; at most {limits.tasks} at once",
             "delegate them in several calls",
             "changed",
         )
@@ -84,7 +84,7 @@ async def delegate(
 
 def _split(context: ToolContext, count: int) -> Any:
     if context.services.split is None:
-        raise ToolError("there is no budget to delegate from")
+        raise ToolError("no budget is left to delegate from")
     return context.services.split(count)
 
 
@@ -102,7 +102,7 @@ def _tools(context: ToolContext, task: Task) -> tuple[str, ...]:
 
 
 def _refuse_remote(address: str) -> Any:
-    raise ValueError(f"it refers to {address}, outside of itself")
+    raise ValueError(f"it refers to {address}, which is outside it")
 
 
 def _refuse_dangerous(schema: Mapping[str, Any], size: int) -> None:
@@ -122,7 +122,7 @@ def _refuse_dangerous(schema: Mapping[str, Any], size: int) -> None:
             )
         if key == "$ref" and isinstance(value, str) and not value.startswith("#"):
             raise ToolError(
-                f"the schema refers to {value!r}, outside of itself",
+                f"the schema refers to {value!r}, which is outside it",
                 "put it under `$defs` and refer to `#/$defs/…`",
                 "changed",
             )

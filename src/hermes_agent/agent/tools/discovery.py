@@ -38,7 +38,7 @@ async def find_tools(
     tools = [one for one in found if not one.trouble]
     missing = [one for one in found if one.trouble]
     rows = [f"{one.name}: {one.about}" for one in (*missing, *tools[:SHOWN])]
-    lines = [] if tools else ["no tool fits"]
+    lines = [] if tools else ["no tool matches"]
     if rows:  # descriptions from servers are untrusted
         lines.append(wrap_untrusted("tools", "find_tools", "\n".join(rows)))
     if len(tools) > SHOWN:
@@ -75,4 +75,4 @@ async def use_tool(
 ) -> ToolResult:
     """Call a tool that find_tools has shown."""
     # The executor runs the named tool instead, so this is never reached with a valid call.
-    raise ToolError(f"{name} cannot be called so with {arguments}", "find_tools shows how")
+    raise ToolError(f"{name} cannot be called with {arguments}", "find_tools shows how")

@@ -444,7 +444,7 @@ class ToolExecutor:
 
 def waiting_notice(trouble: HermesError) -> ev.NoticeIssued:
     hint = f" ({trouble.hint})" if trouble.hint else ""
-    return ev.NoticeIssued(f"the turn waits: {trouble.message}{hint}", "warning")
+    return ev.NoticeIssued(f"waiting: {trouble.message}{hint}", "warning")
 
 
 def _inverse_of(

@@ -17,13 +17,13 @@ PROGRAM_BYTES = 16_000_000
 """The largest arguments of all calls of a program together."""
 
 DIVERGED = (
-    "not made: the runtime died while this program ran, and now it takes another way than before; "
-    "what it had done by then stays done"
+    "not made: the runtime died while this program ran, and on the second run it behaved "
+    "differently; what it had already done is not undone"
 )
 
 DIVERGED_NOTE = (
-    "[the runtime died while this program ran. Begun again, it took another way than before and "
-    "was let do nothing more; what it had done the first time stays done]"
+    "[the runtime died while this program ran. On the second run it behaved "
+    "differently and was stopped; what it did the first time is not undone]"
 )
 
 

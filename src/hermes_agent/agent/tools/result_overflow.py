@@ -74,7 +74,7 @@ async def read_on(
             break
         shown.append(line)
     last = start - 1 + len(shown)
-    on = f"; read on with start={last + 1}" if last < len(lines) else ""
+    on = f"; continue with start={last + 1}" if last < len(lines) else ""
     note = f"[lines {start} to {last} of {len(lines)}{on}]"
     facts = {"result": result, "start": start, "shown": len(shown), "lines": len(lines)}
     return ToolResult("\n".join([*shown, note]), facts)

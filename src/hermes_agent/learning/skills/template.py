@@ -73,7 +73,7 @@ def read_arguments(
         name, equals, value = word.partition("=")
         if equals and re.fullmatch(NAME, name):
             if name not in names or name in given:
-                why = "given twice" if name in given else "no parameter of it"
+                why = "given twice" if name in given else "not a parameter"
                 raise UsageError(f"{name!r} is {why}", f"it is {usage}")
             given[name] = value
         else:

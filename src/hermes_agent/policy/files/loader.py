@@ -137,7 +137,7 @@ class Policies:
             found = [*own[2], *bundled[2]]
             found += _misfits(own[1], bundled[1])
             if ALWAYS not in {file.name for file in bundled[1]}:
-                hint = "install Hermes again"
+                hint = "reinstall Hermes"
                 found.append(
                     PolicyProblem(str(self._bundled), 1, 1, f"there is no {ALWAYS}.yaml", hint)
                 )
@@ -186,7 +186,7 @@ class Policies:
 def _check_profile(loaded: LoadedPolicies, profile: str) -> None:
     profiles = loaded.profiles
     if profile not in profiles:
-        raise UsageError(f"no policy called {profile!r}", f"there are: {', '.join(profiles)}")
+        raise UsageError(f"no policy called {profile!r}", f"available: {', '.join(profiles)}")
 
 
 def _stamp(folder: Path) -> tuple[Stamp, tuple[PolicyProblem, ...]]:
@@ -265,7 +265,7 @@ def _misfits(
             whose = "Hermes has one" if file.name in taken else "there are two"
             yield PolicyProblem(
                 file.path, 1, 1, f"{whose} called {file.name!r}",
-                "rename it; your files are asked before those of Hermes",
+                "rename it; your files are checked before those of Hermes",
             )  # fmt: skip
         seen.add(file.name)
         if not file.extends:
@@ -274,11 +274,11 @@ def _misfits(
             yield _extends(file, f"the profile {file.profile!r} extends itself", "remove extends")
         elif file.extends not in profiles:
             others = tuple(name for name in profiles if name != file.profile)
-            message = f"it extends {file.extends!r}, which is no profile"
+            message = f"it extends {file.extends!r}, which is not a profile"
             yield _extends(file, message, near(file.extends, others))
         elif (other := parents.setdefault(file.profile, file.extends)) != file.extends:
-            message = f"another file lets {file.profile!r} extend {other!r}"
-            hint = f"one profile extends one other: write extends: {other}, or leave it out"
+            message = f"another file makes {file.profile!r} extend {other!r}"
+            hint = f"a profile extends only one other: write extends: {other}, or remove it"
             yield _extends(file, message, hint)
     yield from _circles(own, bundled, parents)
 

@@ -64,7 +64,7 @@ def read_file(name: str, path: str, text: str) -> tuple[PolicyFile, tuple[Policy
         return nothing, (bad.problem,)
     if root is None or root.is_null:
         return nothing, (
-            PolicyProblem(path, 1, 1, "it is empty", f"begin it with version: {VERSION}"),
+            PolicyProblem(path, 1, 1, "it is empty", f"start it with version: {VERSION}"),
         )
     reader = _FileReader(path)
     return reader.file(name, root), tuple(reader.problems)
@@ -99,20 +99,20 @@ class _FileReader(PolicyReader):
             return ""
         node = given["otherwise"]
         if "profile" not in given:
-            self.wrong(node, "only a profile can say otherwise", "add profile: NAME")
+            self.wrong(node, "only a profile can set otherwise", "add profile: NAME")
         return "deny" if self.choice(node, "otherwise", ("ask", "deny")) == "deny" else "ask"
 
     def _version(self, root: Node, node: Node | None) -> None:
         if node is None or node.value() != VERSION:
             at = node or root
-            self.wrong(at, f"the version must be {VERSION}", f"begin with version: {VERSION}")
+            self.wrong(at, f"the version must be {VERSION}", f"start with version: {VERSION}")
 
     def _unique(self, node: Node | None, rules: list[PolicyRule]) -> None:
         seen: set[str] = set()
         items = node.items if node is not None and node.items is not None else []
         for item, rule in zip(items, rules, strict=False):
             if rule.id and rule.id in seen:
-                self.wrong(item, f"two rules have the id {rule.id!r}", "give one another id")
+                self.wrong(item, f"two rules have the id {rule.id!r}", "rename one")
             seen.add(rule.id)
 
     # rules
@@ -121,7 +121,7 @@ class _FileReader(PolicyReader):
         if "confine" not in given:
             return "none"
         if action != "allow":
-            self.wrong(given["confine"], "confine goes with `then: allow` only", "remove it")
+            self.wrong(given["confine"], "confine is only valid with `then: allow`", "remove it")
         word = self.choice(given["confine"], "confine", CONFINEMENTS)
         return next((known for known in CONFINEMENTS if known == word), "read-only")
 
@@ -136,7 +136,7 @@ class _FileReader(PolicyReader):
         if "id" not in given:
             self.wrong(node, "a rule needs an id", "a word or two, such as restart-asks")
         elif "/" in id or not id.isprintable() or " " in id:
-            self.wrong(given["id"], f"the id {id!r} has spaces or slashes", "join the words by -")
+            self.wrong(given["id"], f"the id {id!r} has spaces or slashes", "join the words with -")
         return PolicyRule(
             id=id, file=file, path=self.path, line=node.line, action=action, match=match,
             when=self._when(given["when"]) if "when" in given else "",
@@ -154,7 +154,7 @@ class _FileReader(PolicyReader):
         if key not in given:
             return ()
         if action != wanted:
-            self.wrong(given[key], f"{key} goes with `then: {wanted}` only", "remove it")
+            self.wrong(given[key], f"{key} is only valid with `then: {wanted}`", "remove it")
         if key == "exact":
             return ("exact",) if self.boolean(given[key], key) else ()
         names = self.strings(given[key], key)
@@ -192,7 +192,9 @@ class _FileReader(PolicyReader):
         given = self.mapping(node, "then", ("ask", "rewrite"))
         if len(given) != 1:
             self.wrong(
-                node, "then must be one thing", "allow, deny, ask, audit, confine or rewrite"
+                node,
+                "then must be exactly one action",
+                "allow, deny, ask, audit, confine or rewrite",
             )
             return "deny", ApprovalRequirement(), Rewrite()
         if "ask" in given:
@@ -224,7 +226,7 @@ class _FileReader(PolicyReader):
         if text and (found := trouble(text)) is not None:
             words = _WORDS.findall(_QUOTED.sub("", text))
             hint = (
-                f"CEL writes {', '.join(f'{_SIGNS[word]} for {word}' for word in words)}"
+                f"in CEL, write {', '.join(f'{_SIGNS[word]} for {word}' for word in words)}"
                 if words
                 else "docs/reference/policies.md lists the names"
             )
@@ -299,7 +301,7 @@ class _FileReader(PolicyReader):
         word = self.string(given["actor"], "actor") if "actor" in given else "user"
         kind, _, name = word.partition("/")
         if kind not in SESSIONS:
-            self.wrong(node, f"no actor is a {kind!r}", near(kind, SESSIONS))
+            self.wrong(node, f"unknown kind of actor: {kind!r}", near(kind, SESSIONS))
         source = self.string(given["source"], "source") if "source" in given else "cli"
         for known in get_args(Actor.__annotations__["kind"]):
             if known == kind:

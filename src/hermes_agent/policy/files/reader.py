@@ -47,7 +47,7 @@ class PolicyReader:
 
     def string(self, node: Node, what: str) -> str:
         if node.text is None or node.is_null:
-            self.wrong(node, f"{what} must be a text", "quote it where YAML reads something else")
+            self.wrong(node, f"{what} must be text", "quote it, or YAML reads it as something else")
             return ""
         return node.text
 
@@ -55,7 +55,7 @@ class PolicyReader:
         """A string, or a list of them."""
         items = [node] if node.items is None else node.items
         if not items:
-            self.wrong(node, f"{what} is an empty list", "leave the key out, or name something")
+            self.wrong(node, f"{what} is an empty list", "remove the key, or name something")
         return tuple(self.string(item, what) for item in items)
 
     def choices(self, node: Node, what: str, known: tuple[str, ...]) -> Strings:
@@ -81,7 +81,7 @@ class PolicyReader:
     def count(self, node: Node, what: str) -> int:
         value = scalar(node) if node.text is not None else None
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            self.wrong(node, f"{what} must be a whole number from 1")
+            self.wrong(node, f"{what} must be a whole number of at least 1")
             return 1
         return value
 
@@ -127,7 +127,7 @@ class PolicyReader:
             hour, minute, last_hour, last_minute = map(int, found.groups())
             first, last = hour * 60 + minute, last_hour * 60 + last_minute
             if first == last or last > _DAY:
-                self.wrong(node, f"hours cannot be {text!r}", "all day is 00:00-24:00")
+                self.wrong(node, f"hours cannot be {text!r}", "for all day, write 00:00-24:00")
             spans.append((first, last))
         return tuple(spans)
 

@@ -43,7 +43,7 @@ class LintProblem(NamedTuple):
 def near(word: str, known: tuple[str, ...]) -> str:
     """`did you mean …?` or the whole list."""
     close = get_close_matches(word, known, 1, 0.65)
-    return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(known)}"
+    return f"did you mean {close[0]!r}?" if close else f"available: {', '.join(known)}"
 
 
 def pattern_trouble(key: str, text: str, match: RuleMatch) -> tuple[str, str] | None:
@@ -80,26 +80,28 @@ def rule_trouble(
     for key, no_key in _OPPOSITES:
         wanted, unwanted = getattr(match, key), getattr(match, no_key)
         if wanted and unwanted and set(wanted) <= set(unwanted):
-            yield LintProblem(key, f"{key} and {no_key} are the same: it never fits", "remove one")
+            yield LintProblem(
+                key, f"{key} and {no_key} are the same: it never matches", "remove one"
+            )
     if action == "allow" and not match.unknown and "unknown" in (match.kind or ()):
         yield LintProblem(
-            "kind", "an allow rule covers what is unknown only when it says so",
-            "write a rule of its own with unknown: true",
+            "kind", "an allow rule covers unknown operations only with unknown: true",
+            "write a separate rule with unknown: true",
         )  # fmt: skip
     exact = consent.by and not any(map(_GLOB.search, consent.by))
     if exact and (named := len(set(consent.by))) < consent.count:
         yield LintProblem(
-            "then", f"{consent.count} people must agree, and by names {named}",
+            "then", f"{consent.count} people must agree, but by names {named}",
             "name more, or lower count",
         )  # fmt: skip
     if (rewrite.add or rewrite.remove) and "program" not in kinds(match):
         yield LintProblem(
-            "then", "add and remove change the words of a program, and this rule is about none",
+            "then", "add and remove change a program's words, but this rule matches no program",
             "add program: NAME, or kind: program",
         )  # fmt: skip
     if "command" in rewrite.set and globs.WordGlobs(match.tool or ("terminal",)).fit("terminal"):
         yield LintProblem(
-            "then", "the command is what is judged, and cannot be set",
+            "then", "the command is what the rules check, and cannot be set",
             "change its words with add and remove",
         )  # fmt: skip
 
@@ -108,10 +110,10 @@ def _host(text: str) -> tuple[str, str] | None:
     if wrong := hosts.trouble(text):
         return wrong, ""
     if _PORT.fullmatch(text):
-        return "it has a port", "write the host alone: rules do not know ports"
+        return "it has a port", "write only the host: rules ignore ports"
     close = get_close_matches(text.lower(), hosts.WORDS, 1, 0.75)
     if close and text.lower() not in hosts.WORDS and text.isalpha():
-        return "it would be the name of a host", f"did you mean {close[0]!r}?"
+        return "it is read as a host name", f"did you mean {close[0]!r}?"
     return None
 
 
@@ -120,9 +122,9 @@ def _program(text: str) -> tuple[str, str] | None:
 
     if " " in text and "/" not in text:
         name, _, rest = text.partition(" ")
-        return "a program is one word: it never fits", f"write program: {name}, verb: {rest}"
+        return "a program is one word: it never matches", f"write program: {name}, verb: {rest}"
     if _GLOB.search(text) is None and (name := program_name(text)) != text:
-        return "it never fits", f"write {name}: programs are known by this name"
+        return "it never matches", f"write {name}: rules know the program by this name"
     return None
 
 
@@ -136,11 +138,11 @@ def _flag(text: str, programs: tuple[str, ...] | None) -> tuple[str, str] | None
             return None
         letters = ", ".join(f"-{letter}" for letter in dict.fromkeys(text))
         way = letters if len(text) < 4 else f"--{text}"
-        return "an option begins with a dash: it never fits", f"write {way}"
+        return "an option begins with a dash: it never matches", f"write {way}"
     several = len(text) > 2 and text[1:].isalnum() and not text[1:].isdigit()
     if several and all(_joins_letters(name, text) for name in programs or ()):
         letters = ", ".join(f"-{letter}" for letter in dict.fromkeys(text[1:]))
-        return "letters behind one dash count one by one", f"write {letters}"
+        return "letters after one dash are separate options", f"write {letters}"
     return None
 
 

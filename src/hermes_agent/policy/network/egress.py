@@ -40,7 +40,7 @@ async def checked(host: str, reach: EgressCheck, resolver: Resolver = resolve) -
     for text in found:
         address = address_of(text)
         if address is None:
-            raise ToolError(f"{name!r} was looked up as {text!r}, which is no address")
+            raise ToolError(f"{name!r} resolved to {text!r}, which is not an address")
         kind = classify(text)
         if kind == "public" and literal is None and classify(name) != "name":
             kind = classify(name)
@@ -61,7 +61,7 @@ def guarded_client(
     would bypass the guard."""
     for name in ("transport", "mounts", "proxy", "trust_env", "http2", "cert", "limits"):
         if name in options:
-            raise TypeError(f"a guarded client takes no {name!r}")
+            raise TypeError(f"a guarded client does not accept {name!r}")
     context = httpx.create_ssl_context(verify=verify, trust_env=False)
     transport = _Transport(_Backend(reach, resolver), context)
     return httpx.AsyncClient(transport=transport, trust_env=False, **options)
@@ -108,19 +108,19 @@ class _Backend(httpcore.AsyncNetworkBackend):
         timeout: float | None = None,  # noqa: ARG002, ASYNC109 - httpcore calls it so
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,  # noqa: ARG002
     ) -> httpcore.AsyncNetworkStream:
-        raise ToolError(f"no connection to the socket {path!r}: tools reach hosts only")
+        raise ToolError(f"cannot connect to the socket {path!r}: tools connect only to hosts")
 
     async def sleep(self, seconds: float) -> None:
         await self._inner.sleep(seconds)
 
 
 def _refusal(name: str, address: str, kind: str) -> ToolError:
-    leads = f", which leads to {address}" if name != address else ""
+    leads = f", which resolves to {address}" if name != address else ""
     if kind == "public":
-        return ToolError(f"no connection to {name!r}{leads}: a rule denies it", retry="changed")
+        return ToolError(f"cannot connect to {name!r}{leads}: a rule denies it", retry="changed")
     return ToolError(
-        f"no connection to {name!r}{leads}: {kind} addresses are refused",
-        f"a rule that allows the host {name!r} lets it through",
+        f"cannot connect to {name!r}{leads}: {kind} addresses are refused",
+        f"to permit it, add a rule that allows the host {name!r}",
     )
 
 
@@ -144,8 +144,8 @@ class _Transport(httpx.AsyncHTTPTransport):
             request.extensions[_WAS_SECURE] = True
         elif request.extensions.get(_WAS_SECURE):
             raise ToolError(
-                f"no redirect from https to {request.url.scheme}://{request.url.host}: "
-                "it would send in the clear what was meant to be secret",
-                f"ask for {str(request.url)!r} itself if that is what you want",
+                "refused to follow a redirect from https to "
+                f"{request.url.scheme}://{request.url.host}: the request would not be encrypted",
+                f"request {str(request.url)!r} itself if that is what you want",
             )
         return await super().handle_async_request(request)

@@ -125,7 +125,7 @@ class GuardingProxy:
         if not hmac.compare_digest(given.encode(), self._password.encode()):
             raise _Trouble(
                 "407 Proxy Authentication Required",
-                "the proxy wants a password",
+                "the proxy requires a password",
                 'Proxy-Authenticate: Basic realm="hermes"',
             )
         tunnel = method == "CONNECT"
@@ -170,7 +170,7 @@ class GuardingProxy:
             else:
                 self._failed.pop(name, None)
                 return made
-        raise self._fail(name, "502 Bad Gateway", f"no connection to {name!r}: {why}")
+        raise self._fail(name, "502 Bad Gateway", f"cannot connect to {name!r}: {why}")
 
     def _fail(self, name: str, status: str, why: str) -> _Trouble:
         self._failed.pop(name, None)

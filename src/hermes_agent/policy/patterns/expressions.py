@@ -56,7 +56,7 @@ def trouble(text: str) -> str | None:
         kind = _compiled(text).return_type().name()
     except (RuntimeError, UnicodeError) as error:  # all that the library raises
         return short(str(error))
-    return None if kind == "BOOL" else f"it must be true or false, and is {kind.lower()}"
+    return None if kind == "BOOL" else f"it must be true or false, not {kind.lower()}"
 
 
 def holds(text: str, names: Mapping[str, Any]) -> bool:

@@ -173,21 +173,24 @@ def trouble(glob: str, *, folders: bool = True) -> tuple[str, str] | None:
     if (wrong := _bad_braces(glob)) is not None:
         return wrong
     if _DOLLAR.search(glob):
-        return "variables are not looked up here", "write {home}, {workspace}, or the path in full"
+        return "variables are not expanded here", "write {home}, {workspace}, or the full path"
     if folders and glob.endswith("/") and len(glob) > 1:
         folder = glob.rstrip("/")
-        return "it never fits", f"write {folder}/** for the folder and all below, or {folder}"
+        return (
+            "it never matches",
+            f"write {folder}/** for the folder and everything below it, or {folder}",
+        )
     names = glob.removesuffix("/**").split("/")
     if names.count("**") > MAX_DEPTH or any(name.count("*") > MAX_STARS for name in names):
         return f"it has more than {MAX_DEPTH} ** or {MAX_STARS} * in one name", ""
     if "\0" in glob or ".." in glob.split("/"):
-        return "a path is written without .. here", ""
+        return "paths here cannot contain ..", ""
     if "[" not in glob:
         return None  # only brackets can be wrong
     try:
         re.compile(_expression(glob, ""))
     except re.error as error:
-        return f"it cannot be read: {error}", ""
+        return f"it is invalid: {error}", ""
     return None
 
 
@@ -197,9 +200,9 @@ def _bad_braces(glob: str) -> tuple[str, str] | None:
         if found[1] == "session":
             continue
         if found[1] not in _ROOTS:
-            return f"no placeholder is called {found[0]}; there are {known}", ""
+            return f"unknown placeholder {found[0]}; available: {known}", ""
         if found.start():
-            return f"{found[0]} can only stand at the beginning", ""
+            return f"{found[0]} is only valid at the beginning", ""
     if _BRACE.search(_HOLDER.sub("", glob)):
         return "braces are for placeholders", f"write a list of paths; placeholders are {known}"
     return None

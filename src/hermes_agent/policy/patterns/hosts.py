@@ -79,5 +79,5 @@ def trouble(pattern: str) -> str:
     if not pattern:
         return "it is empty"
     if "://" in pattern or (_network(pattern) is None and "/" in pattern):
-        return "write the host alone, or a network such as 10.0.0.0/8"
+        return "write only the host, or a network such as 10.0.0.0/8"
     return ""

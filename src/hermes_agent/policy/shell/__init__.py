@@ -19,9 +19,9 @@ def read(text: str, *, folder: str, home: str = "~") -> tuple[Operation, ...]:
     """Everything that bash would do with this text in this folder, as far as that can be known
     beforehand. Where it cannot, there is an act of the kind `unknown`. Never raises."""
     if len(text) > _MAX_TEXT:
-        return (_unknown(text, "too long to be read"),)
+        return (_unknown(text, "too long to read"),)
     if not _ODD.isdisjoint(text) or not _encodes(text):
-        return (_unknown(text, "signs that no shell text has"),)
+        return (_unknown(text, "characters that are invalid in shell text"),)
     walk = ShellInterpreter(run_simple, dispatch, is_known)
     state = State((folder if folder.startswith("/") else None,), home)
     try:

@@ -77,7 +77,7 @@ class HostConnection:
         """Raises `ValueError` for what JSON cannot carry, or what is too large."""
         body = json.dumps(message, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
         if len(body) > FRAME_BYTES:
-            raise ValueError(f"{len(body)} bytes are too many: {FRAME_BYTES} can be sent")
+            raise ValueError(f"{len(body)} bytes are too many: the limit is {FRAME_BYTES}")
         view = memoryview(FRAME.pack(len(body)) + body)
         with self._sending:
             while view:
@@ -179,7 +179,7 @@ def offer(host: HostConnection, names: Iterable[str]) -> dict[str, Any]:
 
     def missing(name: str) -> Any:
         there = ", ".join(functions) or "none"
-        raise AttributeError(f"no tool called {name!r}; there are: {there}")
+        raise AttributeError(f"no tool called {name!r}; available: {there}")
 
     module.__dict__.update(functions, Result=Result, ToolFailed=ToolFailed, parallel=parallel)
     module.__dict__["__getattr__"] = missing

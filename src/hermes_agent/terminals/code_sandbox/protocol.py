@@ -205,7 +205,7 @@ class SandboxConnection:
     async def _result(self, called: ToolCallRequest) -> ToolResult:
         if called.tool not in self._tools or self._call is None:
             there = ", ".join(self._tools) or "none"
-            return failure(f"no tool called {called.tool!r}", f"there are: {there}", "changed")
+            return failure(f"no tool called {called.tool!r}", f"available: {there}", "changed")
         if self._calls >= self._limits.calls:
             self.refused = True
             return failure(f"more than {self._limits.calls} calls cannot be made", retry="never")

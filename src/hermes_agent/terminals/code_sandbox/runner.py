@@ -187,7 +187,7 @@ async def _lock(path: Path) -> BinaryIO:
         file.close()
         await asyncio.sleep(LOCK_PAUSE)
     raise HermesError(
-        "the same program already runs in another process",
+        "the same program is already running in another process",
         f"wait until it ends, or stop the process that has {path} open",
     )
 
@@ -213,7 +213,7 @@ async def _watch(box: _Box, talk: SandboxConnection, limits: SandboxLimits) -> N
             talk.stop("memory", _words("memory", limits))
         size = await asyncio.to_thread(_size, box.folder / "tmp") if box.on_disk else 0
         if size > box.scratch_mb << 20:
-            talk.stop("disk", f"it kept more than {box.scratch_mb} MB of files")
+            talk.stop("disk", f"it stored more than {box.scratch_mb} MB of files")
 
 
 def _memory(door: int) -> int:
@@ -270,7 +270,7 @@ def _worked(
     elif talk.ended is None:
         limit = "memory" if "memory" in reached else "died"
         code = "" if talk.code is None else f" (exit code {talk.code})"
-        trouble = _words(limit, limits) or f"it died without a word{code}"
+        trouble = _words(limit, limits) or f"it died without a message{code}"
     elif talk.ended.ok:
         ok = True
         limit = "output" if talk.cut else ""

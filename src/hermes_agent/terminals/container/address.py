@@ -12,7 +12,7 @@ from hermes_agent.core.errors import HermesError, UsageError
 
 START = (
     "start Docker (systemctl start docker) or Podman (systemctl --user start podman.socket), "
-    "or name its socket as `engine:`"
+    "or set `engine` to its socket"
 )
 PERMIT = (
     "join the group that owns it (sudo usermod -aG docker $USER) and log in again, or use Podman "

@@ -66,7 +66,7 @@ class ContainerEngine:
             reason = f": {trouble}" if trouble else ""
             raise HermesError(
                 f"the image {image!r} is missing and cannot be pulled{reason}",
-                f"check its name; pull it (docker pull {image}) or bring it as a file "
+                f"check its name; pull it (docker pull {image}) or load it from a file "
                 f"(docker load, docker import FILE {image})",
             )
 
@@ -132,7 +132,7 @@ class ContainerEngine:
             except APIError as error:
                 raise HermesError(
                     f"the container cannot be started: {_text(error)}",
-                    "the image must have bash 5 and the usual small programs (sleep, head, cat)",
+                    "the image must have bash 5 and basic programs (sleep, head, cat)",
                 ) from None
 
     def unpause(self, name: str) -> None:
@@ -178,7 +178,7 @@ class ContainerEngine:
                 made = self._client.api.exec_create(name, list(argv), stdin=stdin, stderr=stderr)
             except APIError as error:
                 if self.status(name) != "running":
-                    raise ContainerGone("the container does not run") from None
+                    raise ContainerGone("the container is not running") from None
                 raise HermesError(f"the program cannot be started: {_text(error)}") from None
         return str(made["Id"])
 

@@ -27,7 +27,7 @@ class ContainerSpec:
     def __init__(self, place: ContainerPlace, session: str, workspace: str) -> None:
         if not posixpath.isabs(place.workspace) or posixpath.normpath(place.workspace) == "/":
             raise UsageError(
-                f"the container's workspace {place.workspace!r} is not a folder of its own",
+                f"the container's workspace {place.workspace!r} is not a separate folder",
                 "give an absolute path such as /workspace",
             )
         self.place = place
@@ -130,5 +130,5 @@ def _table(data: bytes) -> dict[str, list[str]]:
 
 def _unknown(kind: str, name: str) -> HermesError:
     return HermesError(
-        f"the image has no {kind} called {name!r}", "give numbers as `user:`, such as 1000:1000"
+        f"the image has no {kind} called {name!r}", "set `user` to numbers, such as 1000:1000"
     )

@@ -105,6 +105,6 @@ async def attach(address: Address, path: str, closed: Callable[[ExecStream], Non
         with contextlib.suppress(OSError):
             await writer.wait_closed()
         if isinstance(error, asyncio.IncompleteReadError):
-            raise ConnectionError("the engine hung up") from None
+            raise ConnectionError("the engine closed the connection") from None
         raise
     return ExecStream(reader, writer, closed)

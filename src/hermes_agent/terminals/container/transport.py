@@ -89,8 +89,8 @@ class ContainerTransport:
             await self.rest()  # so that the next attempt checks again
             facts = Path(spec.source).stat()
             raise HermesError(
-                f"user {spec.place.user} of the container may not write to {spec.source!r}",
-                f"set `user: {facts.st_uid}:{facts.st_gid}`, its owner, or leave `mount:` out",
+                f"user {spec.place.user} of the container cannot write to {spec.source!r}",
+                f"set `user: {facts.st_uid}:{facts.st_gid}`, its owner, or remove `mount`",
             )
 
     async def call(self, argv: Sequence[str], stdin: bytes = b"") -> ProcessResult:
@@ -192,9 +192,8 @@ def _check(place: ContainerPlace | None, environ: Mapping[str, str]) -> str:
         if place is None or engine.has_image(place.image):
             return ""
         return (
-            f"the image {place.image!r} is missing and would be pulled at the first use; "
-            f"docker pull {place.image} does so now, docker load or docker import take it from a "
-            "file"
+            f"the image {place.image!r} is missing and will be pulled on first use; pull it now "
+            f"(docker pull {place.image}) or load it from a file (docker load, docker import)"
         )
     finally:
         engine.close()
@@ -208,12 +207,12 @@ def _check_mount(engine: ContainerEngine, workspace: str) -> None:
     """Refuse a folder that the engine cannot see, or that holds the engine's socket."""
     if not engine.address.near:
         raise UsageError(
-            "a folder of this machine cannot be mounted by an engine on another",
-            "leave `mount:` out, or use an engine of this machine",
+            "an engine on another machine cannot mount a folder of this one",
+            "remove `mount`, or use an engine on this machine",
         )
     folder = Path(workspace).resolve()
     if Path(engine.address.path).resolve().is_relative_to(folder):
         raise UsageError(
-            f"the workspace {str(folder)!r} holds the engine's own socket and cannot be mounted",
-            "work in a folder further down",
+            f"the workspace {str(folder)!r} contains the engine's socket and cannot be mounted",
+            "work in a subfolder",
         )

@@ -170,7 +170,9 @@ class DaytonaTransport(HostedTransport[AsyncSandbox]):
                     if sandbox is not None and sandbox.state == SandboxState.STARTED:
                         await sandbox.stop(timeout=BIRTH)
             except ConnectionError as error:
-                log.warning("the sandbox at Daytona was not stopped, which it soon is: %s", error)
+                log.warning(
+                    "could not stop the sandbox at Daytona, which soon stops on its own: %s", error
+                )
             finally:
                 await self.close()
 
@@ -263,7 +265,7 @@ def _translated(error: DaytonaError) -> Exception:
         case DaytonaConflictError():
             return ConnectionError(f"Daytona is busy with the sandbox: {error}")
     if error.status_code is not None and error.status_code >= 500:
-        return ConnectionError(f"Daytona has trouble: {error}")
+        return ConnectionError(f"Daytona failed: {error}")
     return HermesError(f"Daytona: {error}", "`hermes terminals` shows what is set up")
 
 

@@ -119,7 +119,7 @@ class E2bTransport(HostedTransport[AsyncSandbox]):
         try:
             return await AsyncSandbox.connect(id, timeout=LIFE, **self._options)
         except GuestUnresponsiveException:
-            log.warning("sandbox %s of E2B wakes with its files but not what ran there", id)
+            log.warning("sandbox %s of E2B resumed with its files but without its processes", id)
             return await AsyncSandbox.connect(id, timeout=LIFE, on_resume="reboot", **self._options)
 
     async def _known(self) -> Sequence[str]:
@@ -307,7 +307,7 @@ async def _send_all(rpc: ProcessClient, pid: int, data: bytes) -> None:
         await _end_input(rpc, pid)
     except ConnectError as error:
         # It may have ended without reading; if the way is cut, its events break off as well.
-        log.info("a program at E2B did not take its input: %s", error)
+        log.info("a program at E2B did not accept its input: %s", error)
 
 
 async def _end_input(rpc: ProcessClient, pid: int) -> None:
@@ -320,7 +320,7 @@ async def _retry(ask: Callable[[], Awaitable[T]]) -> T:
         try:
             return await ask()
         except httpx.TransportError as error:
-            log.info("asking E2B again over another connection: %s", error)
+            log.info("retrying E2B over another connection: %s", error)
             await asyncio.sleep(pause)
     return await ask()
 
@@ -332,7 +332,7 @@ def _translated(error: BaseException) -> BaseException:
         case RateLimitException():
             return HermesError(f"E2B limits requests: {error}", "wait, or stop other sandboxes")
         case ServiceBusyException():
-            return HermesError(f"E2B has no capacity: {error}", "try again in a while")
+            return HermesError(f"E2B has no capacity: {error}", "try again later")
         case TimeoutException() | httpx.TransportError() | ConnectError() | NotFoundException():
             return ConnectionError(f"lost the connection to E2B: {error}")
         case SandboxException():

@@ -53,7 +53,7 @@ class ModalTransport(HostedTransport[modal.Sandbox]):
         sandbox = await self._recorded(record) or await self._by_name()
         if sandbox is None:
             if record.id:
-                after = "as they were kept last" if record.image else "lost"
+                after = "as last saved" if record.image else "lost"
                 log.warning("sandbox %s of Modal is gone; its files are %s", record.id, after)
             return self._record(record, await self._make(record))
         if record.id == sandbox.object_id and record.network == self._place.network:
@@ -128,7 +128,7 @@ class ModalTransport(HostedTransport[modal.Sandbox]):
                     with self._sdk_errors():
                         await self._snapshot(sandbox)
                 except (HermesError, ConnectionError) as error:
-                    log.warning("the files at Modal could not be kept: %s", error)
+                    log.warning("the files at Modal could not be saved: %s", error)
 
     async def _snapshot(self, sandbox: modal.Sandbox) -> SandboxRecord:
         """Save the files as an image, and record it before the old image is removed."""
@@ -144,7 +144,7 @@ class ModalTransport(HostedTransport[modal.Sandbox]):
         try:
             await image_delete.aio(image, client=await self._service())
         except trouble.NotFoundError:
-            log.info("image %s of Modal was removed already", image)
+            log.info("image %s of Modal was already removed", image)
 
     async def _save_and_end(self, sandbox: modal.Sandbox) -> SandboxRecord:
         """End a sandbox with its files saved. Its record goes before it ends: until then its name
@@ -189,7 +189,7 @@ class ModalTransport(HostedTransport[modal.Sandbox]):
                     if sandbox := self._sandbox or await self._recorded(self._records.read()):
                         await self._save_and_end(sandbox)
             except ConnectionError as error:
-                log.warning("the sandbox at Modal goes on for up to a day: %s", error)
+                log.warning("the sandbox at Modal keeps running for up to a day: %s", error)
             finally:
                 await self._close_client()
 
@@ -249,7 +249,7 @@ async def _feed_all(process: ContainerProcess[bytes], data: bytes) -> None:
         process.stdin.write_eof()
         await process.stdin.drain.aio()
     except trouble.Error as error:
-        log.info("a program at Modal did not take its input: %s", error)
+        log.info("a program at Modal did not accept its input: %s", error)
 
 
 async def _feed(process: ContainerProcess[bytes], data: bytes) -> None:

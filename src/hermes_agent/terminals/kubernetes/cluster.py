@@ -195,7 +195,7 @@ def _refused(doing: str, place: KubernetesPlace, error: client.ApiException) -> 
         )
     if error.status == 403:
         return _forbidden(doing, place, said)
-    return HermesError(f"the cluster refuses to {doing}: {said}", "look at the terminal's settings")
+    return HermesError(f"the cluster refuses to {doing}: {said}", "check the terminal's settings")
 
 
 def _forbidden(doing: str, place: KubernetesPlace, said: str) -> HermesError:

@@ -158,7 +158,7 @@ class KubernetesTransport:
             )
         if self._container not in pod.running:
             raise HermesError(
-                f"the pod {self._name!r} does not run, it is {pod.phase}",
+                f"the pod {self._name!r} is not running: {pod.phase}",
                 f"kubectl describe pod --namespace {self._place.namespace} {self._name}",
             )
 
@@ -212,5 +212,5 @@ class KubernetesTransport:
                 await self._cluster.remove_pod(self._name, pod.uid, 0)
         raise HermesError(
             f"the pod {self._name!r} does not start: {'; '.join(dict.fromkeys(why))}",
-            "look at the terminal's `image`, `limits` and `manifest`",
+            "check the terminal's `image`, `limits` and `manifest`",
         )

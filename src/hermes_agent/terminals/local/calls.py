@@ -37,7 +37,7 @@ tries=60
 while :; do
   (printf '%s %s\n' "$$" "$both" 1<>{fifo})
   if read -r -t 1 -u "$both" _; then break; fi
-  if ((--tries == 0)); then echo "hermes: nobody answered this call" >&2; exit 126; fi
+  if ((--tries == 0)); then echo "hermes: no answer to this call" >&2; exit 126; fi
 done
 # For reading alone, so that the end of whoever answers is seen.
 exec {{reply}}</dev/fd/$both {{both}}>&-
@@ -253,7 +253,7 @@ class CallServer:
             judged = OutsideCall("the gate failed")
         if judged.refusal:
             _note(calls, (text, judged.refusal, "none"))
-            why = f"{name} was not run: {judged.refusal}; call it in a command of its own"
+            why = f"{name} was not run: {judged.refusal}; call it in a separate command"
             return _refused(call, why)
         environ = {**self._environment, **changed, "HERMES_SPOOL": str(self._spool)}
         try:
@@ -329,7 +329,7 @@ def _file(caller: int, number: int, held: contextlib.ExitStack) -> int:
     """The very file that a process has open."""
     file: int = _libc.syscall(PIDFD_GETFD, caller, number, 0)
     if file < 0:
-        raise OSError(ctypes.get_errno(), f"file {number} cannot be taken over")
+        raise OSError(ctypes.get_errno(), f"file descriptor {number} cannot be passed on")
     held.callback(os.close, file)
     return file
 

@@ -202,9 +202,9 @@ def file_error(trouble: str, path: str, detail: str = "") -> ToolError:
         case "denied":
             return ToolError(f"not allowed to use {path!r}")
         case "link":
-            return ToolError(f"{path!r} has become a link, or a folder above it has", retry="same")
+            return ToolError(f"{path!r} is now a link, or a folder above it is", retry="same")
         case "special":
-            return ToolError(f"{path!r} is not an ordinary file")
+            return ToolError(f"{path!r} is not a regular file")
         case _:
             return ToolError(f"cannot use {path!r}: {detail or trouble}")
 

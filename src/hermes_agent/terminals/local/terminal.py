@@ -30,7 +30,7 @@ SEND_SECONDS = 5.0
 
 
 async def _nobody(_command: str, _folder: str) -> OutsideCall:
-    return OutsideCall("nobody can judge it")
+    return OutsideCall("it cannot be checked here")
 
 
 NOTHING_OUTSIDE = OutsideCalls(frozenset(), _nobody)

@@ -170,7 +170,7 @@ class RemoteAgentClient:
             async with asyncio.timeout(ANSWER_SECONDS):
                 done = await self._transport.call([*BASH, "-c", text, "hermes", *arguments], data)
         except TimeoutError:
-            raise HermesError("a script did not end there in time") from None
+            raise HermesError("a script did not finish there in time") from None
         if done.code:
             raise HermesError(f"a script failed there: {_last_line(done)}")
         return done.stdout
@@ -201,7 +201,9 @@ class RemoteAgentClient:
             except HermesError as error:
                 raise TerminalUnreachable(error.message, error.hint) from error
             except (ConnectionError, TimeoutError) as error:
-                raise TerminalUnreachable(f"the connection was lost at once: {error}") from error
+                raise TerminalUnreachable(
+                    f"the connection was lost immediately: {error}"
+                ) from error
             self.spool, self._up, self.unconfined = spool, True, None
 
     async def _place(self) -> str:
@@ -210,7 +212,7 @@ class RemoteAgentClient:
         done = await self._transport.call([*BASH, "-c", _PLACE, "hermes", self._session, *names])
         if done.code in (TOO_OLD, 126, 127):
             what = "too old" if done.code == TOO_OLD else "not installed"
-            raise HermesError(f"bash is {what} there", "commands run in bash 5.0 or newer")
+            raise HermesError(f"bash is {what} there", "commands need bash 5.0 or newer")
         if done.code == 4:
             raise HermesError(
                 "neither ~/.cache nor /tmp is writable there", "make one of them writable"

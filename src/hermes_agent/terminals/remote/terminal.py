@@ -92,7 +92,7 @@ class RemoteBackend:
             found = await self.look(command.id)
             if found.kind or found.code is not None:
                 return found
-            raise HermesError(f"it was to run confined, but {why}", "ask for it openly")
+            raise HermesError(f"it should run confined, but {why}", "run it with `changes`")
         return await self.submit(command)
 
     async def submit(self, command: ShellCommand) -> CommandStatus:
@@ -190,7 +190,7 @@ class RemoteBackend:
         except ConnectionError:
             raise ToolError(
                 "the connection was lost; whether the input arrived is unknown",
-                "follow the command and see",
+                "check the command's output",
             ) from None
         return True
 
@@ -303,12 +303,12 @@ def _good(answer: AgentAnswer) -> AgentAnswer:
             return answer
         case "workspace":
             raise HermesError(
-                f"no folder at {said!r} to work in", "make it there, or name another workspace"
+                f"no folder at {said!r} to work in", "create it there, or set another workspace"
             )
         case "shell":
-            raise HermesError("the shell did not start", f"look into {said} there")
+            raise HermesError("the shell did not start", f"see {said} there")
         case "view":
-            raise HermesError("the view for what is confined is gone there", "try again")
+            raise HermesError("the confined view is gone there", "try again")
         case "full":
             raise HermesError("nothing can be written there", "check whether its disk is full")
         case trouble:

@@ -27,7 +27,7 @@ LC_ALL=C
 read -r _ _ pid _ <"$HERMES_SPOOL/view-$kind.s"
 fails() { echo "$1" >&2; exit 1; }
 { : >>"$HERMES_SPOOL/written"; } 2>/dev/null && fails "files could be written"
-{ : >>"$TMPDIR/written"; } 2>/dev/null || fails "not even scratch could be written"
+{ : >>"$TMPDIR/written"; } 2>/dev/null || fails "scratch files could not be written"
 { kill -0 "$pid"; } 2>/dev/null && fails "other processes could be signalled"
 { read -r -d '' _ <"/proc/$pid/environ"; } 2>/dev/null && fails "other processes could be read"
 [[ -e $HERMES_SPOOL/private/pause ]] && fails "Hermes' own files could be reached"
@@ -56,7 +56,7 @@ async def probe(client: RemoteAgentClient, attempt: Attempt) -> Mapping[Confinem
     `attempt` runs a command, and polls so often for its end."""
     why = seccomp.missing()
     if client.machine not in seccomp.MACHINES:
-        why = f"there are no filters of system calls for {client.machine or 'that machine'}"
+        why = f"there is no system call filter for {client.machine or 'that machine'}"
     elif not client.bubblewrap:
         why = "bubblewrap is not installed there"
     try:

@@ -49,7 +49,7 @@ def find_way(environ: Mapping[str, str]) -> str:
     if weaker := landlock.missing():
         raise HermesError(
             f"commands cannot be confined here: {why_not}; {weaker}",
-            "install bubblewrap and allow user namespaces, or take Linux 6.12 with Landlock",
+            "install bubblewrap and allow user namespaces, or use Linux 6.12 with Landlock",
         )
     return ""
 
@@ -74,7 +74,7 @@ def _look_for_bubblewrap(environ: Mapping[str, str]) -> tuple[str, str]:
     if why := seccomp.missing():
         raise HermesError("commands cannot be confined here", why)
     if shutil.which("bash", path=_path(environ)) is None:
-        raise HermesError("bash is not installed", "commands run in bash 5.0 or newer")
+        raise HermesError("bash is not installed", "commands need bash 5.0 or newer")
     bwrap = shutil.which("bwrap", path=_path(environ)) or ""
     return bwrap, _trouble(bwrap) if bwrap else "bubblewrap is not installed"
 
@@ -208,7 +208,7 @@ def _trouble(bwrap: str) -> str:
         [*command, "--as-pid-1", "--cap-drop", "ALL", "--", "/bin/sh", "-c", "exit 0"],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    said = done.stderr.strip().splitlines()[-1:] or ["it ended with an error"]
+    said = done.stderr.strip().splitlines()[-1:] or ["it exited with an error"]
     return (
         f"bubblewrap does not work ({said[0].removeprefix('bwrap: ')})" if done.returncode else ""
     )
@@ -264,5 +264,5 @@ def _wait(heard: int, folder: Path) -> None:
         said = (folder / LOG).read_text(errors="replace").strip().splitlines()[-1:]
         raise HermesError(
             f"the sandbox did not start: {said[0] if said else 'no reason was given'}",
-            f"look into {folder / LOG}",
+            f"see {folder / LOG}",
         )

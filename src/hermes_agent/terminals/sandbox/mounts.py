@@ -97,12 +97,12 @@ def refuse_too_much(path: str, environ: Mapping[str, str]) -> None:
     ones that do not exist yet, are run by others."""
     real = expand(path, environ).resolve()
     if not real.is_dir():
-        raise HermesError(f"no folder at {path!r} to work in", "make it, or name another")
+        raise HermesError(f"no folder at {path!r} to work in", "create it, or set another")
     system = (*SYSTEM, *SCRATCH, "/var", "/run", "/boot", "/home")
     if any(kept.is_relative_to(real) for kept in _existing((*system, *homes(environ)))):
         raise HermesError(
-            f"commands in a sandbox would write to all of {path!r}",
-            "work in a folder below it; a sandbox leaves the system and whole homes alone",
+            f"sandboxed commands could write to all of {path!r}",
+            "work in a subfolder; a sandbox cannot cover the system or a whole home",
         )
 
 

@@ -88,7 +88,7 @@ class WriteEnd(_End):
         view = memoryview(data)
         while view:
             if self._file is None:
-                raise ConnectionResetError("the program was let go")
+                raise ConnectionResetError("the program was released")
             try:
                 view = view[os.write(self._file, view) :]
             except BlockingIOError:

@@ -106,10 +106,10 @@ class Sandbox:
             with contextlib.suppress(Busy, BlockingIOError):
                 host = self._connect()
                 if host is None:
-                    raise ConnectionRefusedError("the sandbox is not there")
+                    raise ConnectionRefusedError("the sandbox does not exist")
                 return await SandboxProcess.ask(host, argv)
             await asyncio.sleep(pause)
-        raise ConnectionAbortedError("the sandbox has as many processes as it may")
+        raise ConnectionAbortedError("the sandbox has reached its process limit")
 
     def door(self) -> int:
         """The process that listens on the socket; 0 when none does."""
@@ -155,8 +155,8 @@ class Sandbox:
                     self._kill()
                 elif time.monotonic() > deadline:
                     raise HermesError(
-                        f"something holds the sandbox in {self._folder} and does not answer",
-                        "end the process that has its file `lock` open",
+                        f"a process has locked the sandbox in {self._folder} and does not answer",
+                        "stop the process that has its file `lock` open",
                     )
                 time.sleep(0.005)
             made.write_bytes(wanted)

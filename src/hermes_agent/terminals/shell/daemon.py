@@ -109,7 +109,7 @@ class ShellDaemon:
                 await self.launch("keep", f"{max(self._idle, 0.05):.3f}")
             else:
                 await asyncio.sleep(min(0.002 * 1.02**looks, 0.05))
-        raise HermesError("the shell did not start", f"look into {self._spool.folder / 'log'}")
+        raise HermesError("the shell did not start", f"see {self._spool.folder / 'log'}")
 
     async def launch(self, mode: str, *arguments: str) -> None:
         """Run a part of `daemon.sh` detached from this process: it lives on when we do not."""
@@ -151,11 +151,12 @@ class ShellDaemon:
     ) -> subprocess.CompletedProcess[bytes]:
         bash = find_bash(self.environment)
         if bash is None:
-            raise HermesError("bash is not installed", "commands run in bash 5.0 or newer")
+            raise HermesError("bash is not installed", "commands need bash 5.0 or newer")
         shell = mode in ("keep", "job")
         if shell and not Path(self._workspace).is_dir():
             raise HermesError(
-                f"no folder at {self._workspace!r} to work in", "make it, or name another workspace"
+                f"no folder at {self._workspace!r} to work in",
+                "create it, or set another workspace",
             )
         self._spool.prepare()
         folder = self._spool.folder
@@ -175,7 +176,7 @@ class ShellDaemon:
                 check=False,
             )
         if done.returncode == TOO_OLD:
-            raise HermesError(f"{bash} is too old", "commands run in bash 5.0 or newer")
+            raise HermesError(f"{bash} is too old", "commands need bash 5.0 or newer")
         return done
 
     def _script(self) -> Path:

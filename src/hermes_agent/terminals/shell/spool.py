@@ -26,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def check_id(id: str) -> None:
     if not _ID.fullmatch(id):
         raise ToolError(
-            f"{id!r} cannot be the id of a command",
+            f"{id!r} is not a valid command id",
             "ids are letters, digits, '-', '_' and '.', at most 200",
         )
 
@@ -39,10 +39,12 @@ def check_command(command: ShellCommand) -> None:
     except UnicodeEncodeError:
         raise ToolError("the command is not valid text", "remove lone surrogates") from None
     if "\0" in command.text:
-        raise ToolError("the command contains a NUL byte", "bash cannot take one")
+        raise ToolError("the command contains a NUL byte", "bash does not accept one")
     for name, value in command.secrets.items():
         if not _NAME.fullmatch(name) or name.startswith("__hermes") or "\0" in value:
-            raise ToolError(f"{name!r} cannot be a variable", "names are letters, digits and '_'")
+            raise ToolError(
+                f"{name!r} is not a valid variable name", "names are letters, digits and '_'"
+            )
 
 
 def encode_variables(secrets: dict[str, str]) -> bytes:

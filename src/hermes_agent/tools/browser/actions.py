@@ -65,14 +65,14 @@ async def write(tab: Tab, element: Element, text: str) -> None:
             await _typed(tab, text)
         case "rejected":
             raise ToolError(
-                f"{element.ref} does not take {text!r}",
+                f"{element.ref} does not accept {text!r}",
                 "dates are written 2031-12-24, times 18:30, colours #aabbcc",
                 "changed",
             )
         case "locked":
             raise _locked(element.ref)
         case "other":
-            raise ToolError(f"{element.ref} is no field to type into", retry="changed")
+            raise ToolError(f"{element.ref} is not a field to type into", retry="changed")
 
 
 async def _typed(tab: Tab, text: str) -> None:
@@ -103,7 +103,7 @@ async def choose(element: Element, wanted: str) -> None:
             raise _locked(element.ref)
         case "other":
             raise ToolError(
-                f"{element.ref} is no list of choices that can be set",
+                f"{element.ref} is not a list of choices that can be set",
                 "click it and then the choice",
                 "changed",
             )
@@ -116,7 +116,7 @@ async def check(tab: Tab, element: Element, wanted: str) -> None:
     if state == "locked":
         raise _locked(element.ref)
     if state == "other":
-        raise ToolError(f"{element.ref} is nothing that can be checked", "click it", "changed")
+        raise ToolError(f"{element.ref} cannot be checked", "click it", "changed")
     if state == goal:
         return
     await click(tab, element)
@@ -125,7 +125,7 @@ async def check(tab: Tab, element: Element, wanted: str) -> None:
 
 
 def _locked(ref: str) -> ToolError:
-    return ToolError(f"{ref} is disabled or read-only now", "look what enables it", "changed")
+    return ToolError(f"{ref} is disabled or read-only now", "find out what enables it", "changed")
 
 
 async def upload(browser: Browser, element: Element, path: str, data: bytes) -> None:
@@ -135,7 +135,9 @@ async def upload(browser: Browser, element: Element, path: str, data: bytes) -> 
         raise ToolError("files cannot be uploaded to a browser on another machine", retry="never")
     kind = await element.run(SCRIPTS["files"])
     if kind == "other":
-        raise ToolError(f"{element.ref} takes no files", "find the field for files", "changed")
+        raise ToolError(
+            f"{element.ref} does not accept files", "find the field that accepts files", "changed"
+        )
     node = element.key.backend if kind == "own" else await _file_field(element, kind)
     folder = Path(tempfile.mkdtemp(dir=browser.scratch))
     file = folder / harmless(path)

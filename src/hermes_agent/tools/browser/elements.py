@@ -80,7 +80,7 @@ class Element:
             self.key.session,
         )
         if "exceptionDetails" in answer:
-            raise ToolError(f"nothing can be done with {self.ref}: it is no such element")
+            raise ToolError(f"{self.ref} is not an element that can be used")
         return answer["result"].get("value")
 
     async def evaluate(self, script: str, options: dict[str, Any]) -> Any:
@@ -214,7 +214,9 @@ async def element(browser: Browser, tab: Tab, ref: str) -> Element:
         if other is None:
             raise stale(ref)
         raise ToolError(
-            f"{ref} is on another tab", f"browser action=tab ref={other.name} goes there", "changed"
+            f"{ref} is on another tab",
+            f"browser action=tab ref={other.name} switches to it",
+            "changed",
         )
     found = Element(browser, tab, key, ref)
     if not await found.run("function () { return this.isConnected; }"):

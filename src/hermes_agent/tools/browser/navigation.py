@@ -31,7 +31,7 @@ def address(url: str) -> str:
     scheme = urlsplit(whole).scheme.lower()
     if scheme not in {"http", "https"}:
         raise ToolError(
-            f"{scheme}: addresses are not opened, only http and https",
+            f"{scheme}: addresses cannot be opened, only http and https",
             "read_file reads files",
             "changed",
         )
@@ -53,7 +53,9 @@ async def go(browser: Browser, tab: Tab, url: str) -> None:
         browser.told[host] = why
         raise ToolError(why, retry="changed")
     if trouble:
-        raise ToolError(f"{host} does not open: {trouble.removeprefix('net::')}", retry="same")
+        raise ToolError(
+            f"{host} could not be opened: {trouble.removeprefix('net::')}", retry="same"
+        )
 
 
 async def step(tab: Tab, by: int) -> None:
@@ -79,7 +81,7 @@ async def scroll(browser: Browser, tab: Tab, ref: str, text: str) -> None:
         "top": "scrollTo(0, 0)",
     }
     if text not in ways:
-        raise ToolError(f"no scrolling {text!r}: it is up, down, top or bottom", retry="changed")
+        raise ToolError(f"cannot scroll {text!r}: use up, down, top or bottom", retry="changed")
     await tab.call("Runtime.evaluate", {"expression": ways[text]})
 
 

@@ -96,7 +96,7 @@ async def _looked(
         case "reload":
             await tab.call("Page.reload")
         case "wait" if not await navigation.wait(driven, tab, text, seconds):
-            notes.append(f"it did not come in {seconds:g} seconds")
+            notes.append(f"it did not appear within {seconds:g} seconds")
         case "scroll":
             await navigation.scroll(driven, tab, ref, text)
         case "screenshot":
@@ -109,7 +109,7 @@ async def _looked(
                 raise ToolError("find needs a `text`", retry="changed")
             return await reported(driven, tab, found(tab, await look(driven, tab), text))
     if action != "snapshot" and not await tab.settle():
-        notes.append("the page still loads")
+        notes.append("the page is still loading")
     view = await look(driven, tab)
     if action in {"wait", "scroll"}:
         return await reported(driven, tab, changed(driven, tab, view), notes=notes)
@@ -177,7 +177,7 @@ async def browser_act(
         _is_there(tab, page)
         if driven.dialogs.first is not None:
             raise ToolError(
-                "a dialog is open and holds the page",
+                "a dialog is open and blocks the page",
                 "answer it with accept_dialog or dismiss_dialog",
                 "changed",
             )
@@ -226,7 +226,7 @@ async def _act(driven: Browser, tab: Tab, action: Act, ref: str, text: str) -> N
 
 async def _after(driven: Browser, tab: Tab, value: ToolResult | None = None) -> ToolResult:
     """The new state of the page, and what a script returned."""
-    notes = [] if await tab.settle() else ["the page still loads"]
+    notes = [] if await tab.settle() else ["the page is still loading"]
     said = await _change(driven, tab)
     if said is None:
         if driven.current is None:
@@ -335,7 +335,7 @@ async def _driving(
 async def _browser(context: ToolContext, *, start: bool) -> Browser:
     keep, open_proxy = context.services.resources, context.services.proxy
     if keep is None or open_proxy is None:
-        raise ToolError("there is no browser here", retry="never")
+        raise ToolError("no browser is available here", retry="never")
 
     async def make() -> Browser:
         if not start:
@@ -377,7 +377,7 @@ async def _late(browser: Browser, seconds: float) -> ToolError:
             )
     return ToolError(
         f"it took longer than {seconds:g} seconds",
-        "snapshot shows how far it came; the setting browser.timeout_seconds is the limit",
+        "snapshot shows how far it got; the setting browser.timeout_seconds is the limit",
         "same",
     )
 

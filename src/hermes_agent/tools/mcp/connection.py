@@ -139,7 +139,7 @@ class McpConnection:
         finally:
             self._end.set()
             if not self._ready.done():
-                self._ready.set_exception(ToolError("it ended before it answered", retry="same"))
+                self._ready.set_exception(ToolError("it exited before it answered", retry="same"))
             self._ready.exception()  # nobody may be waiting
 
     async def _live(self, session: _Session) -> None:
@@ -301,7 +301,7 @@ class McpConnection:
         try:
             session = self._session
             if session is None or self._end.is_set():
-                raise NotDone(transport_error(self.name, "unsent", "it has gone"))
+                raise NotDone(transport_error(self.name, "unsent", "it is gone"))
             with anyio.move_on_after(self._seconds) as silence:
                 progress = _Progress(silence, self._seconds, output)
                 return await self._rounds(session, ask, progress)
@@ -328,17 +328,17 @@ class McpConnection:
                 reply = await session.dispatch_input_request(context, request)
                 if isinstance(reply, types.ErrorData):
                     raise ToolError(
-                        f"{self.name} asks for what Hermes does not provide: {request.method}",
+                        f"{self.name} requests what Hermes does not provide: {request.method}",
                         retry="never",
                     )
                 replies[key] = reply
             more = {"input_responses": replies, "request_state": answer.request_state}
-        raise ToolError(f"{self.name} keeps asking back", retry="never")
+        raise ToolError(f"{self.name} keeps sending requests instead of an answer", retry="never")
 
     def _failed(self, what: str, error: MCPError, effect: bool) -> Exception:
         trouble = trouble_of(error)
         if trouble is None and _no_text(error):
-            said = f"{self.name} answered {what}, but in no valid text; see if it was done"
+            said = f"{self.name} answered {what}, but not as valid text; check whether it was done"
             return ToolError(said, retry="never")
         if trouble == "lost" or (trouble is None and error.code in _UNREAD):
             if error.code == CONNECTION_CLOSED:
@@ -475,7 +475,7 @@ def _tool(tool: types.Tool) -> McpToolFacts:
 def transport_error(name: str, trouble: Trouble, message: str) -> ToolError:
     match trouble:
         case "login":
-            return ToolError(f"{name} wants a login", f"`hermes mcp login {name}`", "never")
+            return ToolError(f"{name} requires a login", f"`hermes mcp login {name}`", "never")
         case "busy":
             return ToolError(f"{name} is busy ({message})", retry="same")
         case "unsent" | "expired" | "lost":

@@ -133,7 +133,7 @@ class Servers:
         if facts is not None and own in facts.changed():
             raise ToolError(
                 f"{own} of {server} has changed since it was agreed to",
-                f"the user can look at it with `hermes mcp agree {server}`",
+                f"the user can review it with `hermes mcp agree {server}`",
                 "never",
             )
 

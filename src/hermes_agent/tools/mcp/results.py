@@ -132,7 +132,7 @@ class _Shown:
         if kind not in _IMAGE_TYPES:
             self.parts.append(f"[{note}: not shown]")
         elif size > IMAGE_BYTES or len(self._files) >= IMAGES:
-            self.parts.append(f"[{note}: too much to show]")
+            self.parts.append(f"[{note}: too large to show]")
         else:
             try:
                 self._files.append(Media(kind, base64.b64decode(encoded, validate=True)))

@@ -104,7 +104,7 @@ def _get_prompt(server: str, links: McpConnectionPool) -> _Function:
             return prompt_list(server, await links.ask(server, folder, lambda far: far.prompts()))
         arguments = given.get("arguments") or {}
         if not isinstance(arguments, dict):
-            raise ToolError("arguments must be an object of texts", retry="changed")
+            raise ToolError("arguments must be an object of strings", retry="changed")
         texts = {key: str(value) for key, value in arguments.items()}
         answer = await links.ask(server, folder, lambda far: far.get_prompt(name, texts, folder))
         return prompt_result(server, name, answer)
@@ -115,7 +115,7 @@ def _get_prompt(server: str, links: McpConnectionPool) -> _Function:
 def _text(given: Mapping[str, Any], name: str) -> str:
     value = given.get(name, "")
     if not isinstance(value, str):
-        raise ToolError(f"{name} is a text", retry="changed")
+        raise ToolError(f"{name} must be text", retry="changed")
     return value
 
 

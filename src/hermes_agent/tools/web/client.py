@@ -57,7 +57,7 @@ async def ask(
     """The answer with at most `most` bytes of its body. `check` gets it when only the start of the
     body is there, and may refuse the rest. `request` has httpx's own options."""
     if context.http is None:
-        raise ToolError("there is no way to the network here", retry="never")
+        raise ToolError("the network is not available here", retry="never")
     seconds = context.settings.web.timeout_seconds
     options: dict[str, Any] = {
         "timeout": seconds,
@@ -80,9 +80,9 @@ async def ask(
     except httpx.TooManyRedirects:
         raise ToolError(f"{host} redirects more than {REDIRECTS} times", retry="changed") from None
     except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-        raise ToolError(f"{host} leads to a bad address: {error}", retry="changed") from None
+        raise ToolError(f"{host} leads to an invalid address: {error}", retry="changed") from None
     except httpx.ConnectError as error:
-        raise ToolError(f"cannot reach {host}: {error}", "is the address right?") from None
+        raise ToolError(f"cannot reach {host}: {error}", "check the address") from None
     except httpx.HTTPError as error:
         what = str(error) or error.__class__.__name__
         raise ToolError(f"the connection to {host} failed: {what}", retry="same") from None
@@ -121,7 +121,7 @@ class _Body:
             case "gzip" | "x-gzip" | "deflate":
                 self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
             case other:
-                raise ToolError(f"the page is packed as {other!r}, which was not requested")
+                raise ToolError(f"the page is compressed as {other!r}, which was not requested")
         self._headless = encoding.strip().lower() == "deflate"
 
     def add(self, piece: bytes) -> None:
@@ -129,7 +129,7 @@ class _Body:
         try:
             self._unpack(piece)
         except zlib.error as error:
-            raise ToolError(f"the page is packed wrongly: {error}", retry="same") from None
+            raise ToolError(f"the page is compressed incorrectly: {error}", retry="same") from None
         self.cut = len(self.data) > self._most or self._raw > self._most
 
     def _unpack(self, piece: bytes) -> None:

@@ -21,7 +21,7 @@ def read(body: bytes) -> list[list[str]]:
     reader.feed(page)
     reader.close()
     if not reader.found and not any(mark in page for mark in _NONE):
-        raise ToolError("sent a page that holds no results")
+        raise ToolError("sent a page without results")
     return reader.found
 
 

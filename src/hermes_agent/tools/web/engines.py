@@ -83,7 +83,7 @@ def _rows(body: bytes, path: tuple[str, ...]) -> list[dict[str, Any]]:
             found = found.get(step) or {}
         return msgspec.convert(found or [], list[dict[str, Any]])
     except (msgspec.MsgspecError, AttributeError, UnicodeDecodeError) as error:
-        raise ToolError(f"sent an answer that is not in its format ({error})") from None
+        raise ToolError(f"sent an answer in an unexpected format ({error})") from None
 
 
 def _hit(engine: SearchEngine, row: dict[str, Any]) -> SearchHit:

@@ -80,7 +80,7 @@ def _check(answer: "WebResponse") -> None:
             hint = f"it says: not before {later}{' s' * later.isdigit()}" if later else "wait first"
             raise ToolError(f"{host} answers {answer.status}: too busy now", hint, "same")
         case 401 | 403:
-            hint = "it may want a login, or refuse programs; a browser may get further"
+            hint = "it may require a login or block programs; a browser may get further"
             raise ToolError(f"{host} answers {answer.status}: no access", hint, "changed")
         case 404 | 410:
             hint = "check the address, or search for the page"
@@ -155,14 +155,14 @@ def _shown(
     spans = [(max(first, start), last) for first, last in spans if last >= start]
     notes = (*notes, *page.notes)
     if not spans or not there:
-        what = f"nothing from line {start} on holds {find!r}" if there else "the page is empty"
+        what = f"{find!r} does not appear from line {start} on" if there else "the page is empty"
         return ToolResult("\n".join(f"[{note}]" for note in (what, *notes)), {**facts, "shown": 0})
     room = min(SHOWN_CHARS, context.settings.loop.result_chars - 1_000)
     rows, shown, last = _rows(page.lines, spans, room, marked=bool(find.strip()))
     if last < spans[-1][1]:
-        notes = (f"shown up to line {last} of {there}; read on with start={last + 1}", *notes)
+        notes = (f"shown up to line {last} of {there}; continue with start={last + 1}", *notes)
     elif start > 1 or find.strip():
-        notes = (f"that is all; the page has {there} lines", *notes)
+        notes = (f"end of the page, which has {there} lines", *notes)
     text = wrap_untrusted("web-page", page.url, "\n".join(rows))
     return ToolResult(
         "\n".join([text, *(f"[{note}]" for note in notes)]), {**facts, "shown": shown}

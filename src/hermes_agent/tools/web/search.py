@@ -25,7 +25,7 @@ async def web_search(
 ) -> ToolResult:
     """Search the web for pages: title, address, snippet. `web_fetch` reads one."""
     if not query.strip():
-        raise ToolError("there is nothing to search for", retry="changed")
+        raise ToolError("the query is empty", retry="changed")
     failed: dict[str, str] = {}
     for name in _order(context):
         try:
@@ -91,7 +91,7 @@ def _refuse_failure(answer: "WebResponse", *, keyed: bool) -> None:
         case 202:
             raise ToolError("asks for a captcha")
         case 401 | 403 if keyed:
-            raise ToolError(f"refuses the key ({answer.status})")
+            raise ToolError(f"rejects the key ({answer.status})")
         case 402 | 429 | 432 | 433:
             raise ToolError(f"limits requests ({answer.status})")
         case status:

@@ -55,7 +55,7 @@ def _silent(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str:
 def _check_names(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
     """Names and numbers in which bash would run code."""
     if any(hides_code(field.text) for field in fields[1:]):
-        run.unknown(fields[0].text, "a name with code in it", fields[0].text)
+        run.unknown(fields[0].text, "a name that contains code", fields[0].text)
 
 
 def _check_named(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
@@ -63,7 +63,7 @@ def _check_named(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
     _check_names(run, fields)
     odd = (f for f in fields[1:] if f.dynamic or _SUBSCRIPT.match(f.text))
     if (field := next(odd, None)) is not None:
-        run.unknown(field.text, "a name that may have code in it", fields[0].text)
+        run.unknown(field.text, "a name that may contain code", fields[0].text)
 
 
 def _test(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
@@ -73,7 +73,7 @@ def _test(run: SimpleCommandRun, fields: list[ExpandedWord]) -> None:
         loose = field.dynamic and not field.number and not field.text.startswith('"')
         name = before.dynamic or before.text in {"-v", "-R"}
         if loose or (name and (field.dynamic or _SUBSCRIPT.match(field.text))):
-            run.unknown(field.text, "a name that may have code in it", fields[0].text)
+            run.unknown(field.text, "a name that may contain code", fields[0].text)
 
 
 def _echo(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
@@ -287,7 +287,7 @@ def _declare(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str | None:
             run.state.locals.setdefault(name, run.state.lookup(name))
         if text.startswith("-") and not field.dynamic:
             if fields[0].text != "export" and set(text) & {"n", "i", "u", "l", "c"}:
-                run.unknown(text, "values of this kind are not followed", fields[0].text)
+                run.unknown(text, "values of this kind are not tracked", fields[0].text)
             continue
         name, equals, value = text.partition("=")
         if field.dynamic and not equals:
@@ -324,7 +324,7 @@ def _unset(run: SimpleCommandRun, fields: list[ExpandedWord]) -> str:
     for field in fields[1:]:
         run.state.unsure.add(field.text)
         if field.text == "PATH":
-            run.unknown("unset PATH", "programs would be looked for in this folder", "unset")
+            run.unknown("unset PATH", "programs would be searched for in this folder", "unset")
         if _NAME.fullmatch(field.text):
             run.state.assign(field.text, None)
     if any(field.dynamic for field in fields):

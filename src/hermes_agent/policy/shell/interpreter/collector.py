@@ -110,7 +110,7 @@ class OperationCollector:
     def add(self, act: Operation) -> None:
         self.acts[act] = None
         if len(self.acts) >= MAX_ACTS:
-            raise UnreadableShell("too many things are done")
+            raise UnreadableShell("too many operations")
 
     def unknown(self, text: str, reason: str, around: ShellContext, program: str = "") -> None:
         self.add(

@@ -123,7 +123,7 @@ class _Fields:
     def flush(self) -> None:
         if self.begun:
             if len(self.done) >= _MAX_FIELDS or len(self.text) > MAX_TEXT:
-                raise UnreadableShell("a word stands for too many")
+                raise UnreadableShell("a word expands to too many")
             self.done.append(self.field())
         self.text = self.pattern = ""
         self.begun = self.literal_sign = self.literal_in_set = self.computed = False
@@ -281,7 +281,7 @@ class Expander:
             self.runs.unknown(part.name, "a value is expanded like a prompt", self.around, "${")
         keys = part.index is not None and self.joined(part.index) in {"@", "*"}
         if operator == "!" and not keys and (not isinstance(plain, str) or hides_code(plain)):
-            self.runs.unknown(part.name, "a name that may have code in it", self.around, "${")
+            self.runs.unknown(part.name, "a name that may contain code", self.around, "${")
         return None
 
     def plain(self, part: ParameterExpansion) -> Value:
@@ -339,7 +339,7 @@ class Expander:
             self.visit(parts)
             shown = " ".join(p.text for p in parts if isinstance(p, Literal | Quoted))
             if not safe:
-                self.runs.unknown(shown, "a number that may have code in it", self.around, "((")
+                self.runs.unknown(shown, "a number that may contain code", self.around, "((")
             for name in _NAME.findall(shown) if safe else ():
                 if self.state.variables.get(name, "") is None:
                     self.state.matches[name] = NUMBER

@@ -120,7 +120,7 @@ class ShellInterpreter:
     def command(self, command: Command, state: State, around: ShellContext) -> str | None:
         self.steps += 1
         if self.steps > _MAX_STEPS:
-            raise UnreadableShell("too much to follow")
+            raise UnreadableShell("too complex to follow")
         if isinstance(command, Simple):
             return self.run_simple(self, command, state, around)
         if isinstance(command, Pipeline):
@@ -223,7 +223,7 @@ class ShellInterpreter:
             if before in {"-v", "-R"}:
                 unsafe = not (expander.joined(word.parts) or "").isidentifier()
             if unsafe or hides_code(text):
-                self.unknown(word.source, "a number or a name with code in it", around, "[[")
+                self.unknown(word.source, "a number or a name that contains code", around, "[[")
             before = word.source
 
     def branches(self, command: Branches, state: State, around: ShellContext) -> None:
@@ -262,7 +262,7 @@ class ShellInterpreter:
             return
         for field in fields:
             if hides_code(field.text):
-                self.unknown(field.text, "a value with code in it", around)
+                self.unknown(field.text, "a value that contains code", around)
             if field.glob:
                 self.rounds(loop, field.text, state, around)
             else:
@@ -371,7 +371,7 @@ class SimpleCommandRun:
             self.unknown(f"{name}=", f"{name} changes what programs do")
         texts = (value,) if isinstance(value, str) else value or ()
         if any(hides_code(text) for text in texts):
-            self.unknown(f"{name}=", "a value with code in it")
+            self.unknown(f"{name}=", "a value that contains code")
 
     def inside(self, *via: str, state: State | None = None) -> "SimpleCommandRun":
         """The same command one wrapper further in."""

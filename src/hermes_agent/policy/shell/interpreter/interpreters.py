@@ -48,7 +48,7 @@ def _child(run: SimpleCommandRun, name: str) -> SimpleCommandRun:
 def _follow(run: SimpleCommandRun, name: str, text: str, stdin: Stdin | None) -> str | None:
     inside = _child(run, name)
     if name in _FOREIGN:
-        run.unknown(text, f"{name} reads commands in its own way", name)
+        run.unknown(text, f"{name} has its own command syntax", name)
     return inside.walk.text(text, inside.state, inside.around.fed(stdin))
 
 
@@ -96,7 +96,7 @@ def _command_text(
     inside = _child(run, name)
     inside.state.positional = tuple(words[2:])
     if name in _FOREIGN:
-        run.unknown(words[0].text, f"{name} reads commands in its own way", name)
+        run.unknown(words[0].text, f"{name} has its own command syntax", name)
     return inside.walk.text(words[0].text, inside.state, inside.around)
 
 

@@ -97,7 +97,7 @@ def _marked(field: ExpandedWord, mark: str) -> ExpandedWord:
 
 def _parallel(run: SimpleCommandRun, name: str, fields: list[ExpandedWord]) -> str | None:
     _note(run, name, fields)
-    run.unknown(" ".join(f.text for f in fields), "what parallel runs is put together", name)
+    run.unknown(" ".join(f.text for f in fields), "parallel composes what it runs", name)
     words = [field for field in fields[1:] if not field.text.startswith("-")]
     if words:
         inside = _inside(run, name)

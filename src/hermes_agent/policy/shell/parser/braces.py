@@ -58,11 +58,11 @@ def _expand(atoms: list[Atom], depth: int) -> list[list[Atom]]:
             middles = _sequence(inside)
             if not middles:
                 if "{" in inside or "," in inside:
-                    raise UnreadableShell("braces within what is no sequence")
+                    raise UnreadableShell("braces inside something that is not a sequence")
                 continue
         after = _expand(atoms[end + 1 :], depth + 1)
         if len(middles) * len(after) > _MAX:
-            raise UnreadableShell("braces stand for too many words")
+            raise UnreadableShell("braces expand to too many words")
         return [[*atoms[:start], *middle, *rest] for middle in middles for rest in after]
     return [atoms]
 
@@ -102,12 +102,12 @@ def _sequence(inside: list[Atom]) -> list[list[Atom]]:
         return []
     low, high, first, last, step = found.groups()
     if first and (first.isupper() != last.isupper()):
-        raise UnreadableShell("braces stand for signs between letters")
+        raise UnreadableShell("braces expand to characters between letters")
     left = int(low) if low else ord(first)
     right = int(high) if high else ord(last)
     pace = max(abs(int(step)) if step else 1, 1)
     if abs(right - left) // pace >= _MAX:
-        raise UnreadableShell("braces stand for too many words")
+        raise UnreadableShell("braces expand to too many words")
     values = range(left, right + 1, pace) if left <= right else range(left, right - 1, -pace)
     if first:
         return [[chr(value)] for value in values]

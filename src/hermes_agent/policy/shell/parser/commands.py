@@ -39,7 +39,7 @@ class ShellParser(CompoundParser):
         """The text to its end."""
         body = self.script(frozenset())
         if self.at < len(self.text):
-            raise UnreadableShell(f"{self.next()!r} has no beginning")
+            raise UnreadableShell(f"{self.next()!r} is unexpected")
         if self.awaited:
             raise UnreadableShell("a here-document is missing")
         return body
@@ -61,7 +61,7 @@ class ShellParser(CompoundParser):
             if self.reserved() in stops:
                 break
             if not separated:
-                raise UnreadableShell(f"nothing parts two commands before {self.next(10)!r}")
+                raise UnreadableShell(f"two commands are not separated before {self.next(10)!r}")
             command = self.chain()
             self.blanks()
             operator = self.separator()
@@ -73,7 +73,7 @@ class ShellParser(CompoundParser):
             if self.next() != closing:
                 raise UnreadableShell(f"{closing!r} is missing")
             if self.awaited:
-                raise UnreadableShell("a here-document goes beyond its brackets")
+                raise UnreadableShell("a here-document extends past its brackets")
             self.at += 1
         self.depth -= 1
         return Script(tuple(items))
@@ -229,10 +229,10 @@ def unquoted(word: Word) -> tuple[str, bool]:
     text = ""
     for part in word.parts:
         if not isinstance(part, Literal | Quoted):
-            raise UnreadableShell("the end of a here-document is not plain")
+            raise UnreadableShell("the end marker of a here-document is not plain text")
         text += part.text
     if "\\\n" in word.source or not text:
-        raise UnreadableShell("the end of a here-document is not plain")
+        raise UnreadableShell("the end marker of a here-document is not plain text")
     return text, any(isinstance(part, Quoted) for part in word.parts)
 
 

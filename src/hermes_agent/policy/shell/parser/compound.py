@@ -114,7 +114,7 @@ class CompoundParser(WordParser):
         if words and not assignments and not redirections:
             first = words[0].parts
             if len(first) == 1 and isinstance(first[0], Literal) and first[0].text in _RESERVED:
-                raise UnreadableShell(f"{first[0].text!r} stands where a command should")
+                raise UnreadableShell(f"{first[0].text!r} is where a command should be")
         source = self.text[start : self.at].strip()
         return Simple(tuple(assignments), tuple(words), tuple(redirections), tuple(arrays), source)
 
@@ -171,7 +171,7 @@ class CompoundParser(WordParser):
                 self.at += 1
                 self.depth -= 1
                 if self.next() and self.next() not in " \t\n;&|)<>":
-                    raise UnreadableShell("text behind an array")
+                    raise UnreadableShell("text after an array")
                 return tuple(words)
             words.append(self.word())
 
@@ -195,7 +195,7 @@ class CompoundParser(WordParser):
         elif word == "[[":
             command = self.test()
         else:
-            raise UnreadableShell(f"{word!r} stands where a command should")
+            raise UnreadableShell(f"{word!r} is where a command should be")
         command.redirections = self.redirections()
         return command
 
@@ -249,7 +249,7 @@ class CompoundParser(WordParser):
             return Loop(None, self.braces_or_body(), arithmetic=parts)
         name = _NAME.match(self.text, self.at)
         if not name:
-            raise UnreadableShell("a loop has no plain name")
+            raise UnreadableShell("a loop variable is not a plain name")
         self.at = name.end()
         self.lines()
         words: list[Word] | None = None

@@ -52,7 +52,7 @@ class ParseBudget:
     def spend(self) -> None:
         self.pieces += 1
         if self.pieces > _MAX_PIECES:
-            raise UnreadableShell("too much to read")
+            raise UnreadableShell("too long to read")
 
 
 class WordParser:
@@ -310,7 +310,7 @@ class WordParser:
                 open_brackets.pop()
                 self.at += 1
             else:
-                raise UnreadableShell("brackets in arithmetic do not fit")
+                raise UnreadableShell("unbalanced brackets in arithmetic")
         raise UnreadableShell("arithmetic is not closed")
 
     def subscript(self) -> Parts:
@@ -348,7 +348,7 @@ class WordParser:
                 self.at += 1
         name = _PARAMETER.match(self.text, self.at)
         if not name:
-            raise UnreadableShell("what stands in ${…} is no name")
+            raise UnreadableShell("the text in ${…} is not a name")
         self.at = name.end()
         index: Parts | None = None
         if self.next() == "[":
@@ -362,7 +362,7 @@ class WordParser:
                 operator = self.next()  # all names that start like this
                 self.at += 1
             elif found is None:
-                raise UnreadableShell("what stands in ${…} is not understood")
+                raise UnreadableShell("the text in ${…} is not understood")
             else:
                 operator = found.group()
                 self.at = found.end()
@@ -440,7 +440,7 @@ def unescape(text: str) -> str:
         else:
             code = int(short or long, 16)
             if code >= 0x110000 or 0xD800 <= code < 0xE000:
-                raise UnreadableShell("an escape for no character")
+                raise UnreadableShell("an escape for an invalid character")
             data += chr(code).encode()
         at = found.end()
     # bash ends the string at a NUL

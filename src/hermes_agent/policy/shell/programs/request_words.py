@@ -53,4 +53,4 @@ def check_request(call: RequestCall) -> None:
     for option, _, field in (*call.reading.values, *(("", r, f) for r, f in call.reading.operands)):
         text = "" if option in {"-w", "--write-out", "--data-urlencode"} else field.text
         if _SMUGGLED.match(text) or "\n" in text or "\r" in text:
-            call.unknown(field, "it may be another request than it seems")
+            call.unknown(field, "it may not be the request that it appears to be")

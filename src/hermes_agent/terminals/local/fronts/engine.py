@@ -11,7 +11,7 @@ from pathlib import Path
 from hermes_agent.core.errors import HermesError
 from hermes_agent.terminals.local.fronts.http import RequestRefused, ServiceRequest
 
-OPENLY = "it may change something; ask for it openly, in a command of its own"
+OPENLY = "it may change something; run it in a separate command with `changes`"
 _SHOWN = re.compile(
     r"(/v[0-9.]+)?(/libpod)?/("
     r"_ping|version|info|events|system/df"
@@ -33,14 +33,14 @@ def only_shows(request: ServiceRequest, words: Sequence[str]) -> ServiceRequest:
         hidden = any("showsecret" in name.casefold() for name in request.query)
         if _SHOWN.fullmatch(path) and not (hidden or request.body or request.field("upgrade")):
             return request
-        raise RequestRefused(f"the engine is not asked for {path}: {OPENLY}")
+        raise RequestRefused(f"the request for {path} was blocked: {OPENLY}")
     if request.method == "POST" and _EXEC.fullmatch(path) and "exec" in words:
         if path.endswith("/exec") and not _is_named(request.body, words):
             raise RequestRefused("what would run in the container is not what was allowed")
         if path.endswith("/start") and not request.field("upgrade"):  # podman takes it as given
             return request._replace(fields=(*request.fields, ("upgrade", "tcp")))
         return request
-    raise RequestRefused(f"the engine does not get {request.method} {path}: {OPENLY}")
+    raise RequestRefused(f"{request.method} {path} was blocked: {OPENLY}")
 
 
 def _is_named(body: bytes, words: Sequence[str]) -> bool:
@@ -69,12 +69,12 @@ def find_socket(program: str, environ: Mapping[str, str]) -> Path | None:
             environ.get("DOCKER_HOST") or _of_context(environ) or "unix:///var/run/docker.sock"
         )
     if not address.startswith("unix:///"):
-        raise HermesError(f"nothing holds {program} to looking at {address}", OPENLY)
+        raise HermesError(f"cannot make {program} read-only at {address}", OPENLY)
     path = Path(os.path.realpath(address.removeprefix("unix://")))
     if path.is_socket():
         return path
     if program.startswith("podman"):  # then it does without, and does all by itself
-        why = "nothing holds podman to looking without its API: systemctl start podman.socket"
+        why = "cannot make podman read-only without its API: systemctl start podman.socket"
         raise HermesError(why, OPENLY)
     return None
 

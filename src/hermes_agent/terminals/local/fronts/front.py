@@ -75,7 +75,7 @@ async def hold(
             case "kubernetes":
                 held = await call.kubernetes(unheld, clusters)
             case "unheld":
-                raise HermesError(f"nothing holds {name} to looking", engine.OPENLY)
+                raise HermesError(f"cannot make {name} read-only", engine.OPENLY)
             case _:
                 held = unheld
         yield _guarded(name, held)
@@ -151,7 +151,7 @@ class _Call(NamedTuple):
         elsewhere = self.name == "helm"
         asks = shutil.which("kubectl", path=held.environ.get("PATH")) if elsewhere else self.path
         if asks is None:
-            why = f"nothing holds {self.name} to looking without kubectl"
+            why = f"cannot make {self.name} read-only without kubectl"
             raise HermesError(why, engine.OPENLY)
         options = kubernetes.connection_options(held.words)
         front = await self.stack.enter_async_context(

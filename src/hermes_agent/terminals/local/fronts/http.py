@@ -44,14 +44,14 @@ class ServiceRequest(NamedTuple):
         """Decoded; refused if two readers could understand it differently."""
         path = unquote(self.target.partition("?")[0], errors="strict")
         if _ODD.search(path):
-            raise RequestRefused("the path of the request is not plain", 400)
+            raise RequestRefused("the path of the request is not in plain form", 400)
         return path
 
     @property
     def query(self) -> dict[str, list[str]]:
         text = self.target.partition("?")[2]
         if ";" in text or "#" in text:
-            raise RequestRefused("the query of the request is not plain", 400)
+            raise RequestRefused("the query of the request is not in plain form", 400)
         return parse_qs(text, keep_blank_values=True)
 
     def field(self, name: str) -> str:
@@ -74,12 +74,12 @@ def parse_head(head: bytes) -> ServiceRequest:
     )  # fmt: skip
     names = [name for name, _ in request.fields]
     if "transfer-encoding" in names or any(names.count(name) > 1 for name in _ONCE):
-        raise RequestRefused("the request does not say plainly where it ends", 400)
+        raise RequestRefused("it is unclear where the request ends", 400)
     if not re.fullmatch(r"[0-9]{0,7}", request.field("content-length")):
         raise RequestRefused("the request is too large", 400)
     wanted = {one.strip().lower() for one in request.field("connection").split(",")} - {""}
     if wanted - {"keep-alive", "close", "upgrade"} or ("upgrade" in wanted) != ("upgrade" in names):
-        raise RequestRefused("the request wants something else of the connection", 400)
+        raise RequestRefused("the request would change how the connection is used", 400)
     return request
 
 

@@ -57,15 +57,15 @@ def only_shows(request: ServiceRequest, program: str, words: Sequence[str]) -> S
     if _INTO & {*parts[:1], *parts[2:3]} or request.field("upgrade"):
         if parts[0:3:2] == ["pods", "exec"] and _is_named(query.get("command", []), words):
             return request
-        raise RequestRefused(f"nothing is connected to {path}: {OPENLY}")
+        raise RequestRefused(f"connecting to {path} was blocked: {OPENLY}")
     asks = request.method == "POST" and _ASKS.fullmatch(path)
     if parts and not asks and any(name.startswith("impersonate-") for name, _ in request.fields):
-        raise RequestRefused(f"nobody else gets {path}: {OPENLY}")
+        raise RequestRefused(f"access to {path} was blocked: {OPENLY}")
     if request.method in ("GET", "HEAD") and (parts or _DISCOVERED.fullmatch(path)):
         return _without_secrets(request, parts, program, words)
     if asks or (query.get("dryRun") == ["All"] and _can_be_tried(request.method, parts)):
         return request
-    raise RequestRefused(f"the cluster does not get {request.method} {path}: {OPENLY}")
+    raise RequestRefused(f"{request.method} {path} was blocked: {OPENLY}")
 
 
 def _is_named(inner: Sequence[str], words: Sequence[str]) -> bool:
@@ -108,7 +108,7 @@ def _names_only(line: bytes) -> bytes:
     except (ValueError, LookupError, TypeError):
         shown = False
     if not shown:
-        raise RequestRefused("it would show what is in secrets")
+        raise RequestRefused("it would show the contents of secrets")
     for row in table.get("rows") or ():
         given = row.pop("object", None) or {}
         known = {name: value for name, value in given.get("metadata", {}).items() if name in _KNOWN}

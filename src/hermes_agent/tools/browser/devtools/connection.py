@@ -40,7 +40,7 @@ class BrowserGone(ToolError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the browser crashed or was ended; its pages are lost",
+            "the browser crashed or was stopped; its pages are lost",
             "open the page again: a new browser starts",
             "changed",
         )

@@ -115,7 +115,7 @@ class PipeWire:
             errors="replace"
         )
         rows = [row for row in text.splitlines() if row.strip()]
-        return rows[-1][:300] if rows else "it ended without a message"
+        return rows[-1][:300] if rows else "it exited without a message"
 
 
 def program(named: str) -> str:

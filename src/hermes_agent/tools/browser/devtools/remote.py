@@ -59,7 +59,7 @@ async def _told(address: str) -> str:
             answer = await client.get(f"{base}/json/version", headers={"Host": "localhost"})
         told = msgspec.json.decode(answer.content)["webSocketDebuggerUrl"]
     except (httpx.HTTPError, httpx.InvalidURL, KeyError, TypeError) as error:
-        raise ValueError(f"it does not tell its address ({error!r})") from None
+        raise ValueError(f"it does not report its address ({error!r})") from None
     parts = urlsplit(base)
     scheme = "wss" if parts.scheme == "https" else "ws"
     return f"{scheme}://{parts.netloc}{urlsplit(told).path}"

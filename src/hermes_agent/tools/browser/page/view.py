@@ -77,14 +77,14 @@ def whole(browser: Browser, tab: Tab, view: PageView, start: int = 0) -> str:
     elif not rows:
         rows.append("[the page is empty]")
     if view.unseen:
-        rows.append(f"[{view.unseen} texts that nobody would see are left out]")
+        rows.append(f"[{view.unseen} invisible texts are left out]")
     return "\n".join(rows)
 
 
 def _on(browser: Browser, view: PageView, start: int) -> str:
     for line in view.lines[start:]:
         if line.item.key is not None:
-            return f"snapshot ref={browser.refs.name(line.item.key)} reads on, "
+            return f"snapshot ref={browser.refs.name(line.item.key)} continues, "
     return ""
 
 
@@ -107,7 +107,7 @@ def found(tab: Tab, view: PageView, words: str) -> str:
     """The parts of the page with the words."""
     numbers = around(view.lines, words)
     if not numbers:
-        return f"[{words!r} is nowhere on the page, {len(view.texts)} lines]"
+        return f"[{words!r} does not appear on the page, {len(view.texts)} lines]"
     rows: list[str] = []
     last = -1
     for number in numbers:
@@ -117,7 +117,7 @@ def found(tab: Tab, view: PageView, words: str) -> str:
         last = number
     count = shown(rows, SHOWN_CHARS)
     tab.seen = (view.document, view.texts)
-    more = [f"[{len(rows) - count} more lines fit]"] if count < len(rows) else []
+    more = [f"[{len(rows) - count} more lines match]"] if count < len(rows) else []
     return "\n".join([*rows[:count], *more])
 
 
@@ -138,12 +138,12 @@ async def reported(
     lines = [*notes, *_news(browser)]
     body = [str(download) for download in browser.downloads.news()]
     if body:
-        lines.append(f"news of downloads: {len(body)}, told first below; pages choose their names")
+        lines.append(f"download updates: {len(body)}, listed first below; pages choose their names")
     if tab.title:
         body.append(f"title: {tab.title}")
     if dialog is not None:
         lines.append(
-            f"a dialog ({dialog.kind}) is open on {tab.name} and holds the page; answer it with "
+            f"a dialog ({dialog.kind}) is open on {tab.name} and blocks the page; answer it with "
             "browser_act accept_dialog (`text` answers a prompt) or dismiss_dialog"
         )
         body.append(f"dialog: {dialog.message}")
@@ -163,7 +163,7 @@ async def reported(
 
 def _news(browser: Browser) -> list[str]:
     found = [
-        f"the page opened tab {tab.name}: browser action=tab ref={tab.name} goes there"
+        f"the page opened tab {tab.name}: browser action=tab ref={tab.name} switches to it"
         for tab in browser.opened
     ]
     browser.opened.clear()

@@ -190,7 +190,7 @@ class _Process:
 async def _started(command: Sequence[str], environ: Mapping[str, str]) -> tuple[_Process, int]:
     if shutil.which(command[0], path=environ.get("PATH")) is None:
         raise ToolError(
-            f"no program called {command[0]!r}", "install it, or correct its command", "never"
+            f"no program called {command[0]!r}", "install it, or fix its command", "never"
         )
     inner, life = os.pipe()
     try:
@@ -246,7 +246,7 @@ class _Talk:
                 self._log.write(line[:CHUNK] + b"\n")
             if (id := _answered(line)) is None:
                 return
-            trouble = ErrorData(code=UNREADABLE, message="no valid text")
+            trouble = ErrorData(code=UNREADABLE, message="not valid text")
             message = SessionMessage(JSONRPCError(jsonrpc="2.0", id=id, error=trouble))
         await hear(message)
 

@@ -48,7 +48,7 @@ def extract(data: bytes, type: str, name: str, enough: Enough = never) -> Extrac
     `name` its address or path. What cannot be read is a `ToolError`."""
     kind = kind_of(type, name, data[:HEAD])
     if kind in {"", "image"}:
-        raise ToolError(f"{name!r} is not a document that has text", retry="changed")
+        raise ToolError(f"{name!r} is not a document with text", retry="changed")
     if kind == "text":
         return _bounded(Extracted(decoded(data, type)))
     reader = import_module(f"hermes_agent.tools.web.documents.{kind}")

@@ -15,7 +15,7 @@ SHARE = 0.1
 """The main text is at least this part of a page."""
 BARE = 200
 """A long page with less text is probably empty until its scripts run."""
-SCRIPTS = "it holds little text; where scripts make a page, a browser shows more"
+SCRIPTS = "it contains little text; if scripts build the page, a browser shows more"
 
 _LEFT_OUT = frozenset(
     {"script", "style", "template", "noscript", "svg", "head", "iframe", "object"}

@@ -45,11 +45,11 @@ def _measure(archive: ZipFile, *, tree: bool) -> None:
     if len(members) > MEMBERS or size > UNPACKED:
         raise ToolError(
             f"the document would unpack to {len(members)} parts of {size} bytes; "
-            f"{MEMBERS} and {UNPACKED} are the most",
+            f"the limits are {MEMBERS} and {UNPACKED}",
             retry="never",
         )
     if tree and (size := sum(each.file_size for each in xml)) > TREE:
-        raise ToolError(f"the document's text is {size} bytes; {TREE} are the most", retry="never")
+        raise ToolError(f"the document's text is {size} bytes; the limit is {TREE}", retry="never")
     for each in xml:
         content = archive.read(each)
         encoding = _ENCODING.match(content)
@@ -57,7 +57,7 @@ def _measure(archive: ZipFile, *, tree: bool) -> None:
         # Office writes neither; entity bombs, and ways to hide them, need one of them.
         if odd or any(mark in content for mark in _DTD):
             raise ToolError(
-                f"the document's part {each.filename!r} is not as Office writes it", retry="never"
+                f"the document's part {each.filename!r} is not in Office's format", retry="never"
             )
 
 

@@ -28,6 +28,6 @@ def read(data: bytes, enough: Enough) -> Extracted:
         pages += 1
     notes = [f"only the first {pages} of {there} pages were read"] if pages < there else []
     if empty:
-        notes.append("these pages hold no text; they may be images of text")
+        notes.append("these pages contain no text; they may be images of text")
     title = reader.metadata.title if reader.metadata else None
     return Extracted("\n\n".join(parts), str(title or ""), tuple(notes))
