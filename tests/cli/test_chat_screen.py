@@ -109,7 +109,7 @@ def test_control_c_stops_the_agent_and_then_leaves(shared: Hermes, open_chat: Op
     chat.enter("and this too")
     chat.shows("queued: and this too")
     chat.press("C-c")
-    chat.shows("interrupted; what was done is kept")
+    chat.shows("interrupted; work so far is saved")
     chat.shows("queued: s sends it now, d drops it")
     assert "The long work is over." not in chat.text()
     chat.press("e")

@@ -146,7 +146,7 @@ def test_the_state_says_what_is_going_on() -> None:
     assert shown.state == "waiting for your answer"
     shown.apply({"kind": "question_answered", "id": "q", "answer": "no"})
     shown.apply({"kind": "gone", "stopped": False})
-    assert shown.state == "the runtime is gone"
+    assert shown.state == "the runtime has stopped"
     shown.apply({"kind": "reconnected"})
     shown.apply(finished(cost=0.5))
     assert (shown.state, shown.cost) == ("idle", 0.5)

@@ -106,7 +106,7 @@ def test_a_group_with_nothing_in_it_has_its_defaults(hermes: Hermes) -> None:
     assert hermes.good("config", "get", "loop.max_steps") == "50\n"
 
 
-def test_a_bad_file_is_blamed_with_the_setting_and_the_way_to_mend_it(hermes: Hermes) -> None:
+def test_a_bad_file_is_blamed_with_the_setting_and_the_way_to_fix_it(hermes: Hermes) -> None:
     config = write_config(hermes, "loop:\n  max_steps: many\n")
     for words in (("config",), ("config", "get", "policy"), ("config", "set", "policy", "careful")):
         done = hermes.run(*words)
@@ -120,7 +120,7 @@ def test_a_bad_file_is_blamed_with_the_setting_and_the_way_to_mend_it(hermes: He
 def test_a_price_is_set_under_a_name_with_dots(hermes: Hermes) -> None:
     lacking = hermes.run("config", "set", "models.prices.openai/gpt-5.5.input", "3")
     assert lacking.returncode == 2
-    assert "set all of it" in lacking.stderr
+    assert "set the whole entry" in lacking.stderr
     name = "models.prices.openai/gpt-5.5"
     hermes.good("config", "set", name, "{input: 3, output: 12}")
     hermes.good("config", "set", f"{name}.input", "4")

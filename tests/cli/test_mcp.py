@@ -44,7 +44,7 @@ def test_a_changed_tool_is_shown_and_agreed_to_as_it_was_shown(
 ) -> None:
     hermes.good("mcp", "add", "odd", "--", *program)
     hermes.good("mcp", "test", "odd")
-    assert "no tool of odd has changed" in hermes.good("mcp", "agree", "odd")
+    assert "no tools of odd have changed" in hermes.good("mcp", "agree", "odd")
     about = hermes.home.parent / "notes.about"
     about.write_text(json.dumps({"description": "Send it all"}))
     hermes.good("mcp", "test", "odd")

@@ -60,7 +60,7 @@ def test_costs_and_status_import_next_to_nothing(at_home: Hermes) -> None:
 
 def test_an_empty_home_is_told_how_to_choose_and_nothing_is_made(hermes: Hermes) -> None:
     shown = hermes.good("model", HERMES_MODEL="")
-    assert "none: `hermes model NAME`" in shown
+    assert "none; `hermes model NAME` chooses one" in shown
     assert not hermes.home.exists()
     assert hermes.run("model", "test", HERMES_MODEL="").returncode == 2
 
@@ -173,7 +173,7 @@ def test_uses_are_lists_in_order_and_none_is_the_default(at_home: Hermes) -> Non
         (["claude-opus"], "did you mean anthropic/claude-opus"),
         (["opnai/gpt-5"], "no model service is called 'opnai'"),
         (["openai/"], "names no model"),
-        (["use"], "name a use"),
+        (["use"], "no use given"),
         (["use", "cheep", "mine/x"], "did you mean cheap?"),
         (["use", "main", "mine/x"], "`hermes model NAME` chooses it"),
         (["list", "--service", "opnai"], "did you mean openai?"),

@@ -77,7 +77,7 @@ def test_a_runtime_that_is_up_uses_a_new_key_without_a_restart(
 @pytest.mark.parametrize(
     ("words", "typed", "told"),
     [
-        (["mine"], "", "no key was given; nothing was changed"),
+        (["mine"], "", "no key given; nothing was changed"),
         (["mine"], "two words\n", "characters that no key has"),
         (["mine", KEY], "", "do not write a key on the command line"),
         (["nobody"], f"{KEY}\n", "no model service called 'nobody'"),

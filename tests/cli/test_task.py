@@ -95,7 +95,7 @@ def test_a_job_is_paused_resumed_run_and_removed(hermes: Hermes) -> None:
     assert "Good day to you." in hermes.good("task", "show", "greeting")
     assert "jobs       1 active" in hermes.good("status")
     assert hermes.json("task", "check") == []
-    assert hermes.good("task", "check") == "every slot has its run\n"
+    assert hermes.good("task", "check") == "every scheduled time has its run\n"
     asked = hermes.run("task", "remove", "greeting")
     assert (asked.returncode, "--yes" in asked.stderr) == (2, True)
     assert "still shows its runs" in hermes.good("task", "remove", "greeting", "--yes")

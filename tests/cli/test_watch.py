@@ -85,7 +85,7 @@ def test_a_check_that_makes_no_sense_is_not_written(hermes: Hermes) -> None:
 def test_a_check_is_never_overwritten(hermes: Hermes) -> None:
     add(hermes, "web", "true")
     done = hermes.run("watch", "add", "web", "--run", "false")
-    assert (done.returncode, "a check exists in" in done.stderr) == (2, True)
+    assert (done.returncode, "already exists" in done.stderr) == (2, True)
     assert "run: 'true'" in (hermes.home / "checks" / "web.yaml").read_text()
 
 

@@ -468,7 +468,7 @@ async def test_nobody_outside_speaks_for_a_check(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("watch", "said"),
     [
-        (WatchSettings(listen="127.0.0.1:0"), "watch.token names no secret"),
+        (WatchSettings(listen="127.0.0.1:0"), "watch.token is not set"),
         (WatchSettings(listen="127.0.0.1:0", token="NO_TOKEN"), "no secret called 'NO_TOKEN'"),
         (WatchSettings(listen="nonsense", token="ALERT_TOKEN"), "not a valid address: 'nonsense'"),
         (WatchSettings(listen="127.0.0.1:99999", token="ALERT_TOKEN"), "not a valid address"),

@@ -445,7 +445,7 @@ async def test_no_door_without_a_token(tmp_path: Path) -> None:
             while not (door := (await runtime_status(runtime)).get("door", {})).get("trouble"):
                 await asyncio.sleep(0.01)
         assert door["address"] == ""
-        assert "gateway.token names no secret" in door["trouble"]
+        assert "gateway.token is not set" in door["trouble"]
     finally:
         await runtime.stop()
 

@@ -23,7 +23,7 @@ and `kubernetes`: it reaches the service through a filter of requests, and nothi
 Unconfined = Callable[[], str | None]
 """Why what would be confined must ask on this machine; empty: it cannot be confined, but the rules
 are trusted alone; None: it can be."""
-UNPROBED = "it is not known what the kernel there can enforce"
+UNPROBED = "whether the kernel there can confine commands is unknown"
 
 DEFAULT = "default"
 """Stands in for the rule when none matched."""

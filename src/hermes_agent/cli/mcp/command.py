@@ -48,17 +48,19 @@ class _Parser(Parser):
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     actions = add_actions(parser, _list, parser_class=_Parser)
-    _add_arguments(add_action(actions, "add", _add, "use a server from now on"))
+    _add_arguments(add_action(actions, "add", _add, "add a server"))
     add_action(actions, "list", _list, "the configured servers and their tools")
     add_action(actions, "tools", _tools, "what a server offers", "name")
-    agree = add_action(actions, "agree", _agree, "show changed tools, and agree to them", "name")
-    agree.add_argument("mark", nargs="?", default="", metavar="MARK", help="agree to just these")
-    add_action(actions, "test", _test, "connect to a server and time it", "name")
+    agree = add_action(actions, "agree", _agree, "show changed tools, and accept them", "name")
+    agree.add_argument("mark", nargs="?", default="", metavar="MARK", help="accept exactly these")
+    add_action(actions, "test", _test, "connect to a server, and measure the time", "name")
     add_action(actions, "login", _login, "log in to a server with a browser", "name")
     add_action(actions, "logout", _logout, "log out of a server", "name")
-    add_action(actions, "remove", _remove, "stop using a server", "name")
+    add_action(actions, "remove", _remove, "remove a server", "name")
     serve = actions.add_parser(
-        "serve", help="be a server for other agents and editors", description=command.__doc__
+        "serve",
+        help="run Hermes as an MCP server, for other agents and editors",
+        description=command.__doc__,
     )
     command.arguments(serve)
     serve.set_defaults(act=command.serve)
@@ -70,7 +72,7 @@ def _add_arguments(add: argparse.ArgumentParser) -> None:
     )
     add.add_argument("name", help="its name: letters, digits, dashes and underscores")
     add.add_argument("--url", default="", help="the address of a remote server")
-    add.add_argument("--oauth", action="store_true", help="it needs a login with a browser")
+    add.add_argument("--oauth", action="store_true", help="the server needs a login with a browser")
     add.add_argument(
         "--header", action="append", default=[], metavar="'NAME: VALUE'",
         help="an HTTP header; repeatable",
@@ -223,7 +225,7 @@ def _tools(options: argparse.Namespace) -> int:
     rows, left_out = asyncio.run(_offered(*_named(options)))
     text = table(("tool", ""), [(row["name"], row["about"]) for row in rows])
     if left_out:
-        text += f"\n{left_out} more are left out: their names are too long, or there are too many"
+        text += f"\n{left_out} more were left out: names too long, or too many tools"
     return emit(options, rows, text)
 
 
@@ -257,7 +259,7 @@ def _agree(options: argparse.Namespace) -> int:
     facts = cache.get(name, settings)
     changed = facts.changed() if facts else {}
     if facts is None or not changed:
-        return emit(options, {"name": name, "changed": {}}, f"no tool of {name} has changed")
+        return emit(options, {"name": name, "changed": {}}, f"no tools of {name} have changed")
     shown = {
         tool: list(unified_diff(lines(before), lines(now), "agreed to", "now", lineterm=""))
         for tool, (before, now) in sorted(changed.items())
@@ -304,7 +306,7 @@ def _login(options: argparse.Namespace) -> int:
     name, before, home = _named(options)
     settings = msgspec.structs.replace(before, oauth=True)
     if not settings.url:
-        raise UsageError(f"{name} is a program on this machine", "only remote servers have a login")
+        raise UsageError(f"{name} is a program on this machine", "only remote servers need a login")
     facts = asyncio.run(_logged_in(name, settings, home))
     if settings != before:
         plain = msgspec.to_builtins(settings)

@@ -74,10 +74,10 @@ def test_channel(options: argparse.Namespace, channel: str) -> int:
     """Send a real test message; 1 when the channel is not proven to receive."""
     done = connect().post(f"/v1/gateway/{quoted(channel)}/test")
     if done["proven_now"]:
-        proves = "messages to it arrive" if done["proof"] == "round-trip" else "it answers"
-        return emit(options, done, f"{channel}: proven just now: {proves}")
-    hint = done.get("hint") or "it is retried automatically; `hermes logs` may say more"
-    text = f"{channel}: not proven: {clean(str(done['error']))}\nhint: {clean(str(hint))}"
+        proves = "it receives messages" if done["proof"] == "round-trip" else "the platform answers"
+        return emit(options, done, f"{channel}: verified just now: {proves}")
+    hint = done.get("hint") or "it is retried automatically; see `hermes logs`"
+    text = f"{channel}: not verified: {clean(str(done['error']))}\nhint: {clean(str(hint))}"
     return emit(options, done, text, 1)
 
 
