@@ -93,7 +93,7 @@ def test_ask_sends_a_file_and_an_effort(shared: Hermes) -> None:
         (["--file", "."], "Is a directory"),
         (["--file", "notes.txt"], "the agent can read files"),
         (["--effort", "hgih"], "invalid choice: 'hgih'"),
-        (["--effort", "low", "--session", "talk"], "a session keeps its model"),
+        (["--effort", "low", "--session", "talk"], "only a new session takes a model"),
     ],
 )
 def test_a_file_or_an_effort_that_cannot_be_is_refused(

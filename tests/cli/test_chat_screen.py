@@ -67,7 +67,7 @@ def test_a_message_that_is_being_typed_does_not_answer_and_is_kept(
     chat.enter("write a file")
     chat.shows("▸n No   y Yes")
     chat.enter("yes")  # many keys at once
-    chat.shows("words do not agree")
+    chat.shows("words are not an answer")
     chat.type(", but later")
     chat.shows("Tab sets it aside")
     chat.shows("> yes, but later")

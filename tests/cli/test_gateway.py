@@ -70,7 +70,7 @@ async def test_a_channel_is_set_up_tried_and_talked_on(
     assert "last proven" in await cli.good("gateway", "status")
 
     await telegram.say("let me in")
-    while "1 stranger wrote on telegram" not in await cli.good("gateway", "status"):
+    while "ignored on telegram: 1 stranger" not in await cli.good("gateway", "status"):
         await asyncio.sleep(0.05)
     told = await cli.good("gateway", "pair", "telegram", "--role", "owner", "--name", "ada")
     await telegram.say(told.splitlines()[0])

@@ -177,7 +177,7 @@ def test_uses_are_lists_in_order_and_none_is_the_default(at_home: Hermes) -> Non
         (["use", "cheep", "mine/x"], "did you mean cheap?"),
         (["use", "main", "mine/x"], "`hermes model NAME` chooses it"),
         (["list", "--service", "opnai"], "did you mean openai?"),
-        (["list", "--limit", "0"], "not between"),
+        (["list", "--limit", "0"], "must be between"),
         (["show"], "name one model"),
         (["services", "openai"], "--service openai"),
         (["key"], "name one service"),
@@ -227,7 +227,7 @@ def test_a_warm_cache_is_not_thrown_away_unasked(at_home: Hermes) -> None:
 def test_the_catalogue_is_searched_by_words(hermes: Hermes) -> None:
     shown = hermes.good("model", "list", "opus", "4.5", "--service", "anthropic")
     assert "anthropic/claude-opus-4-5" in shown
-    assert "thinks" in shown
+    assert "tools, vision, documents, reasoning" in shown
     assert shown == hermes.good("model", "list", "--search", "opus 4.5", "--service", "anthropic")
     rows = hermes.json("model", "list", "opus", "--limit", "2")
     assert len(rows) == 2

@@ -99,7 +99,7 @@ def test_a_key_that_something_else_goes_before_says_so(keyed: Hermes) -> None:
     settings = json.loads((keyed.home / "config.yaml").read_text())
     settings["models"]["keys"] = {"mine": ["env:OTHER"]}
     (keyed.home / "config.yaml").write_text(json.dumps(settings))
-    assert "! OTHER is used before it" in keyed.good("model", "key", "mine", input=f"{KEY}\n")
+    assert "! OTHER takes precedence" in keyed.good("model", "key", "mine", input=f"{KEY}\n")
 
 
 def test_forgetting_a_key_that_is_not_there_is_no_failure(keyed: Hermes) -> None:

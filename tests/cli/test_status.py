@@ -117,5 +117,5 @@ def test_what_learning_could_not_do_is_told_in_lines_that_are_not_too_long() -> 
     assert given_up.startswith("learning   2 tasks given up: proof feed-cats: no sandbox; summary")
     assert len(given_up.removeprefix("learning   ")) == 200
     learning["given_up"] = ["summary ab: no model"]
-    assert "learning   1 task given up: summary ab: no model" in status_lines(status)
+    assert "learning   gave up on 1 task: summary ab: no model" in status_lines(status)
     assert not any("given up" in line for line in status_lines({**status, "learning": {}}))

@@ -79,7 +79,7 @@ def test_an_unknown_terminal_is_refused_before_anything_is_kept(hermes: Hermes) 
     assert hermes.json("sessions", "list") == []
     session = hermes.ask("hello")
     again = hermes.run("ask", "go", "--session", session, "--terminal", "sandbox")
-    assert "keeps its" in again.stderr
+    assert "only a new session" in again.stderr
 
 
 def test_the_default_terminal_is_a_setting_and_a_variable(hermes: Hermes) -> None:

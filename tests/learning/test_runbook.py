@@ -79,12 +79,12 @@ def test_what_a_runbook_defines_stands_before_each_of_its_commands() -> None:
         (
             "steps: [{run: x, expect: {output: '(['}}]",
             "line 1, column 35: output: not a valid regular expression: '([': missing ]",
-            "a plain text",
+            "literally",
         ),
         (
             "steps: [{run: x, expect: {no_output: '(?=x)'}}]",
             "line 1, column 38: no_output: not a valid regular expression: '(?=x)'",
-            "without looking ahead or back",
+            "no lookahead or lookbehind",
         ),
         (
             "steps:\n  - run: x {{unti}}\n",

@@ -185,7 +185,7 @@ class Verdict(Struct, frozen=True):
     secrets: tuple[str, ...] = ()
     """Names of the secrets that a rule grants this effect."""
     grants: tuple[str, ...] = ()
-    """What "yes, for this session" would cover: one key for each operation that asks."""
+    """What "yes, for this session" allows: one key for each operation that asks."""
     proposal: str = ""
     """The rule, as YAML, that would allow this from now on."""
     seen: tuple[tuple[str, tuple[str, ...]], ...] = ()

@@ -134,7 +134,7 @@ def _servers(settings: Settings) -> Iterator[DoctorFinding]:
     names = [name for name, server in settings.mcp.items() if server.enabled]
     if names and importlib.util.find_spec("mcp") is None:
         yield DoctorFinding(
-            "mcp", "fail", f"{len(names)} servers, but the library for them is not installed",
+            "mcp", "fail", "the library for MCP servers is not installed",
             install_hint("mcp"),
         )  # fmt: skip
     elif names:
@@ -495,7 +495,7 @@ def _jobs(
         yield "warn", some, "`hermes up`"
     if report["active"] and not Path(unit_path(environ)).exists():
         yield (
-            "warn", f"{report['active']} jobs, but nothing starts Hermes after a reboot",
+            "warn", "nothing starts Hermes after a reboot, so jobs may be missed",
             "`hermes watch install`, or let your service manager run `hermes serve`",
         )  # fmt: skip
     else:

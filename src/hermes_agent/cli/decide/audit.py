@@ -105,7 +105,7 @@ def _verify(options: argparse.Namespace) -> int:
         )
     with Progress("recomputing the chain"):
         report = connect().get("/v1/audit/verify", head=options.head)
-    text = f"{report['entries']} entries, the chain is intact; head {report['head']}"
+    text = f"the chain is intact, entries: {report['entries']}; head {report['head']}"
     return emit(
         options, report, "\n".join(report["troubles"]) or text, int(bool(report["troubles"]))
     )

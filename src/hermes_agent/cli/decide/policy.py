@@ -119,7 +119,7 @@ def _list(options: argparse.Namespace) -> int:
     text = (
         f"profile {profile}; available: {', '.join(loaded.profiles)}\n\n"
         f"{table(('file', 'rules', 'tests', 'where'), cells)}\n\n"
-        f"{len(rules)} rules, in the order they are tried; a deny beats all others\n\n"
+        f"{count(len(rules), 'rule')}, in the order they are tried; a deny beats all others\n\n"
     )
     rows = [(rule.action, rule.name, rule.reason) for rule in rules]
     return emit(options, document, text + table(("then", "rule", "reason"), rows))
@@ -261,7 +261,7 @@ def _add(options: argparse.Namespace) -> int:
     draft.write_bytes(Path(options.file).read_bytes())
     draft.replace(target)
     document = {"file": str(target), "rules": len(file.rules), "tests": len(outcomes)}
-    text = f"{target.name}: {len(file.rules)} rules, {len(outcomes)} tests passed; now in force"
+    text = f"{target.name}: {count(len(file.rules), 'rule')}, {count(len(outcomes), 'test')} passed; now in force"
     if file.profile:
         text += f"\nhint: `hermes config set policy {file.profile}` uses it for new sessions"
     return emit(options, document, text)

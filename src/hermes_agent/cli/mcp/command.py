@@ -17,7 +17,7 @@ from hermes_agent.cli.actions import add_action, add_actions, emit
 from hermes_agent.cli.arguments import Parser
 from hermes_agent.cli.home import home_and_settings, write_setting
 from hermes_agent.cli.mcp.serve import command
-from hermes_agent.cli.output.formatting import ago, table
+from hermes_agent.cli.output.formatting import ago, count, table
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.installation.extras import install_hint, needs
 
@@ -121,7 +121,7 @@ def _state(row: dict[str, Any]) -> str:
     if row["seen"] is None:
         return "never connected"
     changed = f", {len(row['changed'])} changed" if row["changed"] else ""
-    return f"{row['tools']} tools{changed}, seen {ago(row['seen'], time.time())}"
+    return f"{count(row['tools'], 'tool')}{changed}, seen {ago(row['seen'], time.time())}"
 
 
 def _add(options: argparse.Namespace) -> int:
@@ -276,7 +276,7 @@ def _agree(options: argparse.Namespace) -> int:
 def _test(options: argparse.Namespace) -> int:
     done = asyncio.run(_tried(*_named(options)))
     text = (
-        f"{options.name}: {done['title'] or 'a server without a name'}, {done['tools']} tools; "
+        f"{options.name}: {done['title'] or 'a server without a name'}, {count(done['tools'], 'tool')}; "
         f"ready in {done['seconds']:.2f} s (protocol {done['protocol']})"
     )
     return emit(options, done, text)
@@ -314,7 +314,7 @@ def _login(options: argparse.Namespace) -> int:
         entry = {key: value for key, value in plain.items() if value != default[key]}
         write_setting(f"mcp.{name}", json.dumps(entry))
     count = len(facts.offered(settings))
-    return emit(options, {"name": name, "tools": count}, f"logged in to {name}: {count} tools")
+    return emit(options, {"name": name, "tools": count}, f"logged in to {name}, tools: {count}")
 
 
 async def _logged_in(name: str, settings: "McpServerSettings", home: Path) -> Any:

@@ -233,7 +233,7 @@ def interrupt_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def interrupt(options: argparse.Namespace) -> int:
-    """Stop what a session is doing, at once. What was done is kept."""
+    """Stop what a session is doing, at once. Its work so far is saved."""
     path = session_path(options.session)
     stopped = connect().post(f"{path}/interrupt")
     text = "interrupted" if stopped["interrupted"] else "the session was not working"
