@@ -276,8 +276,8 @@ def _agree(options: argparse.Namespace) -> int:
 def _test(options: argparse.Namespace) -> int:
     done = asyncio.run(_tried(*_named(options)))
     text = (
-        f"{options.name}: {done['title'] or 'a server without a name'}, {count(done['tools'], 'tool')}; "
-        f"ready in {done['seconds']:.2f} s (protocol {done['protocol']})"
+        f"{options.name}: {done['title'] or 'a server without a name'}, "
+        f"{count(done['tools'], 'tool')}; ready in {done['seconds']:.2f} s (protocol {done['protocol']})"
     )
     return emit(options, done, text)
 
