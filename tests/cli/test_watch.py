@@ -68,7 +68,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["x", "--log", "/a", "--pattern", "("], "not a valid regular expression"),
     (["x", "--run", " "], "needs a command"),
     (["x"], "required"),
-    (["x", "--run", "a", "--log", "b"], "not allowed with"),
+    (["x", "--run", "a", "--log", "b"], "not both"),
     (["x", "--run", "a", "--every", "0"], "--every"),
     (["x", "--run", "a", "--severity", "P7"], "--severity"),
     (["x", "--run", "a", "--terminal", "nope"], "no terminal called 'nope'\nhint: "),

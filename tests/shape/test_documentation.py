@@ -24,8 +24,8 @@ ODD_PHRASES = (
     "is no minute", "is no number", "is no regular expression", "the default is None",
     "goes before the setting", "the first line is it", "sees, reads", "never proven",
     "what was done is kept", "keeps what was done", "hat was done stays", "would cover:",
-    "}: holds", "no tree of the system", "not compared yet", "kept and given back", "stand beside it",
-    "Open the door", "search for what?",
+    "}: holds", "no tree of the system", "not compared yet", "kept and given back",
+    "stand beside it", "Open the door", "search for what?",
 )  # fmt: skip
 """Words that a native speaker finds odd, and that were once shown to people."""
 

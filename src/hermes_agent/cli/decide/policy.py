@@ -261,7 +261,8 @@ def _add(options: argparse.Namespace) -> int:
     draft.write_bytes(Path(options.file).read_bytes())
     draft.replace(target)
     document = {"file": str(target), "rules": len(file.rules), "tests": len(outcomes)}
-    text = f"{target.name}: {count(len(file.rules), 'rule')}, {count(len(outcomes), 'test')} passed; now in force"
+    passed = f"{count(len(file.rules), 'rule')}, {count(len(outcomes), 'test')} passed"
+    text = f"{target.name}: {passed}; now in force"
     if file.profile:
         text += f"\nhint: `hermes config set policy {file.profile}` uses it for new sessions"
     return emit(options, document, text)

@@ -277,7 +277,8 @@ def _test(options: argparse.Namespace) -> int:
     done = asyncio.run(_tried(*_named(options)))
     text = (
         f"{options.name}: {done['title'] or 'a server without a name'}, "
-        f"{count(done['tools'], 'tool')}; ready in {done['seconds']:.2f} s (protocol {done['protocol']})"
+        f"{count(done['tools'], 'tool')}; ready in {done['seconds']:.2f} s "
+        f"(protocol {done['protocol']})"
     )
     return emit(options, done, text)
 
