@@ -92,7 +92,7 @@ def test_ask_sends_a_file_and_an_effort(shared: Hermes) -> None:
         (["--file", "nowhere.png"], "cannot read nowhere.png: No such file"),
         (["--file", "."], "Is a directory"),
         (["--file", "notes.txt"], "the agent can read files"),
-        (["--effort", "hgih"], "invalid choice: 'hgih'"),
+        (["--effort", "hgih"], "not a valid --effort: 'hgih'"),
         (["--effort", "low", "--session", "talk"], "only a new session takes a model"),
     ],
 )
