@@ -91,7 +91,7 @@ def test_settings_that_cannot_be_read_stop_the_runtime_with_a_reason(hermes: Her
 
 def test_chat_with_two_sessions_or_a_changed_one_is_refused(hermes: Hermes) -> None:
     assert_refused(hermes, 2, "either --session", "chat", "--session", "a", "--continue")
-    assert_refused(hermes, 2, "keeps", "chat", "--session", "a", "--model", "b/c")
+    assert_refused(hermes, 2, "only a new session", "chat", "--session", "a", "--model", "b/c")
     assert_refused(hermes, 1, "no session", "chat", "--continue")
 
 

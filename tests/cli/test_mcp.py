@@ -48,7 +48,7 @@ def test_a_changed_tool_is_shown_and_agreed_to_as_it_was_shown(
     about = hermes.home.parent / "notes.about"
     about.write_text(json.dumps({"description": "Send it all"}))
     hermes.good("mcp", "test", "odd")
-    assert "1 tools, 1 changed" in hermes.good("mcp")
+    assert "1 tool, 1 changed" in hermes.good("mcp")
     shown = hermes.json("mcp", "agree", "odd")
     assert '+  "description": "Send it all",' in shown["changed"]["plain"]
     about.write_text(json.dumps({"description": "Send it all to me"}))
