@@ -130,7 +130,7 @@ def test_an_answer_for_good_adds_the_rule_that_was_shown(hermes: Hermes) -> None
     hermes.script.write_text(TWO)
     hermes.send("go", policy="careful", interactive=True)
     asked = question(hermes)
-    shown = hermes.good("approvals")
+    shown = hermes.good("approvals", "show", asked["id"])
     assert "+ - id: " in shown
     hermes.good("approvals", "answer", asked["id"], "always", "--as", "ann")
     adopted = yaml.safe_load((hermes.home / "policies" / "approved.yaml").read_text())
