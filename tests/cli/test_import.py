@@ -210,19 +210,19 @@ def test_no_command_touches_another_agents_home(peer: str, tmp_path: Path) -> No
 
 
 def test_beside_another_agents_home_ours_has_another_place(tmp_path: Path) -> None:
-    hermes = Hermes(tmp_path / ".hermes")
-    MAKERS["hermes-agent"](hermes.home)
-    before = snapshot(hermes.home)
+    hermes, other = Hermes(tmp_path / "hermes"), tmp_path / ".hermes"
+    MAKERS["hermes-agent"](other)
+    before = snapshot(other)
     user = {"HOME": str(tmp_path), "HERMES_HOME": ""}
     done = hermes.run("import", "hermes-agent", "--yes", "--only", "memory", **user)
     assert done.returncode == 0
     assert "~/.hermes-runtime" in done.stdout
     assert "The cat is Tom." in hermes.run("memory", **user).stdout
-    assert snapshot(hermes.home) == before
-    hermes.home.rename(tmp_path / "moved")
+    assert snapshot(other) == before
+    other.rename(tmp_path / "moved")
     assert "The cat is Tom." in hermes.run("memory", **user).stdout
     hermes.run("down", **user)
-    assert not hermes.home.exists()
+    assert not other.exists()
 
 
 OURS: tuple[dict[str, str], ...] = (

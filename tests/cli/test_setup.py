@@ -134,7 +134,7 @@ def test_no_file_of_a_folder_leads_a_key_of_the_user_elsewhere(fresh: Hermes) ->
 
 def test_files_of_other_agents_are_read_only_if_agreed(anthropic: Hermes) -> None:
     folder = anthropic.work.parent / ".nanobot"
-    folder.mkdir()
+    (folder / "workspace").mkdir(parents=True)
     text = json.dumps({"providers": {"anthropic": {"apiKey": KEY}}})
     (folder / "config.json").write_text(text)
     report = set_up(anthropic, "model", "--store-keys")
@@ -214,9 +214,9 @@ def test_without_a_terminal_the_way_for_scripts_is_shown(
 def test_the_home_of_another_agent_is_left_as_it_is(fresh: Hermes) -> None:
     home = fresh.work.parent / ".hermes"
     home.mkdir()
-    (home / "SOUL.md").touch()
+    (home / "openclaw.json").touch()
     done = fresh.run("setup", "--yes", HERMES_HOME=str(home))
-    assert (done.returncode, [*home.iterdir()]) == (1, [home / "SOUL.md"])
+    assert (done.returncode, [*home.iterdir()]) == (1, [home / "openclaw.json"])
     assert "HERMES_HOME=" in done.stderr
 
 
@@ -226,8 +226,6 @@ def test_the_home_of_another_agent_is_left_as_it_is(fresh: Hermes) -> None:
         ({}, "setup"),
         ({"config.yaml": "policy: observe\nmodels: {}"}, "setup"),
         ({"config.yaml": "model: scripted/demo"}, "chat"),
-        ({"config.yaml": "model: x", "SOUL.md": ""}, "setup"),  # which says whose home it is
-        ({"config.yaml": "model: x", "SOUL.md": "", "store.id": ""}, "chat"),
     ],
 )
 def test_bare_hermes_is_the_set_up_until_there_is_a_model(

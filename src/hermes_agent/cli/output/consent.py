@@ -99,13 +99,19 @@ def _line_rows(
         yield Row((rest if at else first) + part, line.mark)
 
 
-def _wrapped(text: str, room: int, measure: Measure) -> list[str]:
-    """Broken anywhere, so that nothing is lost or looks shorter than it is."""
+def _wrapped(text: str, room: int, measure: Measure, *, words: bool = False) -> list[str]:
+    """Broken anywhere, so that nothing is lost or looks shorter than it is; after a word where
+    that is asked for and leaves no gap."""
     if room <= 0 or measure(text) <= room:
         return [text]
-    if text.isascii():
-        return [text[at : at + room] for at in range(0, len(text), room)]
     found: list[str] = []
+    if text.isascii():
+        while text:
+            space = text.rfind(" ", room // 2, room) if words and len(text) > room else -1
+            end = space + 1 or room
+            found.append(text[:end])
+            text = text[end:]
+        return found
     now: list[str] = []
     used = 0
     for letter in text:
@@ -128,7 +134,7 @@ def answer_rows(
         if answer.key.isdigit():
             lead, text = f"{sign} {answer.key}. ", answer.label
         room = max(width - len(lead), 8) if width else 0
-        for at, part in enumerate(_wrapped(text, room, measure)):
+        for at, part in enumerate(_wrapped(text, room, measure, words=True)):
             yield Row((" " * len(lead) if at else lead) + part, mark)
 
 

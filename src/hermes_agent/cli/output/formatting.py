@@ -137,7 +137,7 @@ def moment(text: str, now: float) -> float:
 def dollars(cost: float | None) -> str:
     if cost is None:
         return "-"
-    return f"${cost:.4f}" if cost < 1 else f"${cost:.2f}"
+    return f"${cost:.4f}" if 0 < cost < 1 else f"${cost:.2f}"
 
 
 def size(amount: float) -> str:

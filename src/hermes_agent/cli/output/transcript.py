@@ -33,7 +33,8 @@ def messages(journal: Sequence[Recorded]) -> Iterator[dict[str, Any]]:
             case "call_made":
                 calls[event["call"]["id"]] = f"  {call_line(event['call'])}"
             case "call_finished":
-                kept = {key: event[key] for key in ("tool", "ok", "seconds", "text")}
+                kept = {key: event[key] for key in ("tool", "ok", "seconds")}
+                kept["text"] = result_text(event)
                 call = calls.get(event["call_id"], event["tool"])
                 yield {**place, "role": "tool", **kept, "call": call, "undo": event["inverse"]}
             case "compacted":
@@ -69,8 +70,16 @@ def plain(journal: Sequence[Recorded], *, rewound: bool = True) -> Iterator[str]
 
 def tool_line(call: str, finished: dict[str, Any]) -> str:
     """`✓ $ ls -a  0.1 s`, or `✗ $ ls -a  0.1 s  failed: …`."""
-    why = "" if finished["ok"] else f"  failed: {one_line(finished['text'], 80)}"
+    why = "" if finished["ok"] else f"  failed: {one_line(result_text(finished), 80)}"
     return f"{'✓' if finished['ok'] else '✗'} {call}  {finished['seconds']:.1f} s{why}"
+
+
+def result_text(finished: dict[str, Any]) -> str:
+    """The result of a call, without the advice for the model."""
+    text: str = finished["text"]
+    if finished["ok"] or "retry: " not in text:
+        return text
+    return "\n".join(line for line in text.split("\n") if not line.startswith("retry: "))
 
 
 def markdown(session: dict[str, Any], journal: Sequence[Recorded]) -> str:

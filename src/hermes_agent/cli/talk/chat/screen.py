@@ -4,6 +4,7 @@ status bar stay below."""
 import asyncio
 import contextlib
 import os
+import re
 import sys
 import threading
 import time
@@ -45,6 +46,8 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.root import ChatSettings, Settings
 from hermes_agent.core.text.terminal import clean
 from hermes_agent.core.timeouts import awake
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 LEAVE_SECONDS = 2.0
 """How long leaving waits for output that is not shown yet."""
@@ -97,7 +100,7 @@ class ResizableApplication(Application[None]):
 class Screen:
     def __init__(self, talk: ChatSession, history: str) -> None:
         self._talk = talk
-        self._view = ChatView(talk.owns, time.monotonic)
+        self._view = ChatView(talk.has_shown, time.monotonic)
         self._generation = 0
         self._interrupting = False
         self._items: asyncio.Queue[tuple[int, Event | list[ViewPiece]]] = asyncio.Queue()
@@ -294,18 +297,19 @@ class Screen:
                 self._lines.put_nowait(SentMessage(line, []))
             return
         try:
-            message = SentMessage(*expand(text, ignored))
+            message = SentMessage(*expand(text, ignored), shown=self._view.since is None)
         except HermesError as error:
             self._warn(str(error))
             self._buffer.text = text
             self._buffer.cursor_position = len(text)
             return
-        self._print(ViewPiece("user", clean(text)))
+        if message.shown:
+            self._print(ViewPiece("user", clean(text)))
         self._lines.put_nowait(message)
 
     def _resend(self, message: SentMessage) -> None:
         self._print(ViewPiece("user", clean(message.text)))
-        self._lines.put_nowait(message)
+        self._lines.put_nowait(message._replace(shown=True))
 
     def _warn(self, text: str) -> None:
         self._print(warning(text))
@@ -361,22 +365,24 @@ class Screen:
         except HermesError as error:
             self._say(warning(str(error)))
 
-    def _line(self, line: str, files: list[dict[str, str]]) -> None:
+    def _line(self, line: str, files: list[dict[str, str]], shown: bool = True) -> None:
         talk = self._talk
         talk.files += files
         before = talk.id
         if not is_slash(talk, line):
             self._loop.call_soon_threadsafe(self._view.sending)
             try:
-                sent = talk.say(line)
+                sent = talk.say(line, shown)
             except HermesError:
                 self._loop.call_soon_threadsafe(self._view.not_sent)
+                if not shown:
+                    self._say(ViewPiece("user", clean(line)))
                 raise
             if talk.id != before:
                 self._loop.call_soon_threadsafe(self._follow, sent["after"])
             return
         if text := run_slash(talk, line):
-            self._say(ViewPiece("plain", clean(text)))
+            self._say(ViewPiece("plain", clean(_COLOUR.sub("", text))))
         draft, again, talk.draft, talk.outgoing = talk.draft, talk.outgoing, "", ""
         if draft:
             self._loop.call_soon_threadsafe(self._buffer.insert_text, clean(draft))
@@ -399,7 +405,7 @@ class Screen:
 
     def _switch(self) -> None:
         self._generation += 1
-        self._view = ChatView(self._talk.owns, time.monotonic)
+        self._view = ChatView(self._talk.has_shown, time.monotonic)
         if self._talk.id:
             self._start(self._join())
 

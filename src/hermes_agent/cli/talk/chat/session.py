@@ -18,6 +18,8 @@ Event = dict[str, Any]
 class SentMessage(NamedTuple):
     text: str
     files: list[dict[str, str]]
+    shown: bool = True
+    """Whether it is on the screen; one that waits is shown when the agent takes it."""
 
 
 class ChatSession:
@@ -55,13 +57,13 @@ class ChatSession:
         self.opening = {**self.opening, "name": ""}
         self.id = self.name = ""
 
-    def owns(self, key: str) -> bool:
-        return key in self._sent
+    def has_shown(self, key: str) -> bool:
+        return key in self._sent and self._sent[key].shown
 
-    def say(self, text: str) -> dict[str, Any]:
+    def say(self, text: str, shown: bool = True) -> dict[str, Any]:
         """Submit a message; what `send` returns."""
         key = uuid.uuid4().hex
-        self._sent[key] = SentMessage(text, self.files)
+        self._sent[key] = SentMessage(text, self.files, shown)
         where = {"session": self.id} if self.id else self.opening
         message = {**where, "text": text, "key": key, "interactive": self._interactive}
         if self.files:

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from hermes_agent.cli.output.events import call_line, event_line
 from hermes_agent.cli.output.formatting import count, one_line
-from hermes_agent.cli.output.transcript import messages, tool_line
+from hermes_agent.cli.output.transcript import messages, result_text, tool_line
 from hermes_agent.core.text.terminal import clean
 
 TAIL_LINES = 4
@@ -46,7 +46,7 @@ class FinishedCall(NamedTuple):
 
     def piece(self) -> ViewPiece:
         text = clean(tool_line(self.line, self.event))
-        lines = len(self.event["text"].splitlines())
+        lines = len(result_text(self.event).splitlines())
         size = f" · {count(lines, 'line')}" if lines > 1 else ""
         return ViewPiece("ok" if self.event["ok"] else "failed", f"{text}{size}  [{self.number}]")
 
@@ -141,8 +141,8 @@ class RunningCall:
 class ChatView:
     """The view of one session, from the moment the chat joined it."""
 
-    def __init__(self, owns: Callable[[str], bool], clock: Callable[[], float]) -> None:
-        self._owns = owns
+    def __init__(self, has_shown: Callable[[str], bool], clock: Callable[[], float]) -> None:
+        self._has_shown = has_shown
         self._clock = clock
         self._blocks = Blocks()
         self._thought = ""
@@ -210,7 +210,7 @@ class ChatView:
 
     def outputs(self) -> list[tuple[str, str]]:
         """The last calls with all that they printed, and those that run."""
-        finished = [(call.piece().text, clean(call.event["text"])) for call in self._finished]
+        finished = [(call.piece().text, clean(result_text(call.event))) for call in self._finished]
         return finished + [(f"→ {call.line}", call.tail) for call in self._running.values()]
 
     def resume(self, past: list[Event]) -> None:
@@ -270,7 +270,7 @@ class ChatView:
 
     def _message_taken(self, event: Event) -> list[ViewPiece]:
         self._queued.pop(event["key"], None)
-        if self._owns(event["key"]):
+        if self._has_shown(event["key"]):
             return []
         return [ViewPiece("user", clean(event["text"]))]
 
@@ -406,8 +406,11 @@ class ChatView:
         if question is None:
             return []
         answer = "nobody answered in time" if event["answer"] is None else event["answer"]
-        asked = one_line(question["text"].removesuffix(f"\n{question.get('reason', '')}"), 70)
-        return [ViewPiece("quiet", clean(f"? {asked} → {answer}"))]
+        asked = question["text"].removesuffix(f"\n{question.get('reason', '')}")
+        if question["purpose"] == "approval":
+            tool, _, given = asked.partition("\n")[0].partition(" ")
+            asked = call_line({"name": tool, "arguments": given})
+        return [ViewPiece("quiet", clean(f"? {one_line(asked, 70)} → {answer}"))]
 
     # the runtime
 
