@@ -23,7 +23,7 @@ ODD_PHRASES = (
     "there to be asked", "be asked that way", "say what to mend", "way to mend", "is no time",
     "is no minute", "is no number", "is no regular expression", "the default is None",
     "goes before the setting", "the first line is it", "sees, reads", "never proven",
-    "what was done is kept", "keeps what was done", "hat was done stays", "would cover:",
+    "what was done is kept", "keeps what was done", "was done stays", "would cover:",
     "}: holds", "no tree of the system", "not compared yet", "kept and given back",
     "stand beside it", "Open the door", "search for what?",
 )  # fmt: skip
