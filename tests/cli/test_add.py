@@ -109,7 +109,7 @@ def test_where_nothing_can_be_installed_the_reason_is_said() -> None:
     place = Place(HERE, own=True)
     with pytest.raises(HermesError, match=r"neither pip nor uv\nhint: .*ensurepip"):
         find_installer(place._replace(has_pip=False), lambda _name: None)
-    with pytest.raises(HermesError, match=r"cannot be written by this user\nhint: "):
+    with pytest.raises(HermesError, match=r"no permission to write to .*\nhint: "):
         find_installer(place._replace(writable=False))
 
 

@@ -44,7 +44,7 @@ def test_control_c_stops_the_turn_and_keeps_what_was_done(shared: Hermes) -> Non
         wait_until(lambda: shared.api.is_up() and shared.sessions(), "the session")
         shared.wait_for_command(shared.api.get("/v1/sessions/talk")["id"])
         pane.press("C-c")
-        shown = pane.shows("keeps what was done")
+        shown = pane.shows("work so far is saved")
         wait_until(pane.has_ended, "the command to end")
     finally:
         pane.close()
@@ -116,7 +116,7 @@ def test_control_c_stops_the_turn_without_a_runtime_too(hermes: Hermes) -> None:
     try:
         pane.shows("$ echo begun")
         pane.press("C-c")
-        pane.shows("keeps what was done")
+        pane.shows("work so far is saved")
         wait_until(pane.has_ended, "the command to end")
     finally:
         pane.close()
@@ -134,7 +134,7 @@ def test_control_c_while_the_message_is_on_its_way_stops_its_turn(hermes: Hermes
     finally:
         os.kill(runtime, signal.SIGCONT)
     _, told = asking.communicate(timeout=PATIENCE)
-    assert "interrupted; session " in told
+    assert "work so far is saved in session " in told
     (session,) = hermes.json("sessions")
     assert session["id"] in told
     assert session["state"] == "idle"

@@ -184,7 +184,7 @@ def test_a_backup_is_not_written_over_another_file(other: Hermes, saved: Path) -
     before = saved.read_bytes()
     done = other.run("backup", str(saved))
     assert done.returncode == 1
-    assert "exists already" in done.stderr
+    assert "already exists" in done.stderr
     assert saved.read_bytes() == before
 
 

@@ -33,15 +33,15 @@ WRONG: list[tuple[tuple[str | bytes, ...], str]] = [
     (("interrupt", " "), "name a session"),
     (("ask", "hi", "--session", ""), "name a session"),
     (("chat", "--session", ""), "name a session"),
-    (("sessions", "search", " "), "search for what"),
+    (("sessions", "search", " "), "nothing to search for"),
     (("sessions", "list", "--limit", "0"), "--limit"),
     (("sessions", "search", "a", "--limit", "-1"), "--limit"),
     (("logs", "--lines", "0"), "--lines"),
     (("logs", "--lines", "many"), "--lines"),
     (("ask", "hi", "--name", " "), "empty"),
     (("ask", "hi", "--name", "a" * 101), "101 characters"),
-    (("ask", "hi", "--name", "a\nb"), "cannot be a name"),
-    (("sessions", "rename", "any", "a/b"), "cannot be a name"),
+    (("ask", "hi", "--name", "a\nb"), "not a valid name"),
+    (("sessions", "rename", "any", "a/b"), "not a valid name"),
     (("ask", "hi", "--tools", ""), "names no tool"),
     (("ask", "hi", "--tools", " ,, "), "names no tool"),
     (("chat", "--tools", ","), "names no tool"),
@@ -90,8 +90,8 @@ def test_settings_that_cannot_be_read_stop_the_runtime_with_a_reason(hermes: Her
 
 
 def test_chat_with_two_sessions_or_a_changed_one_is_refused(hermes: Hermes) -> None:
-    assert_refused(hermes, 2, "two sessions", "chat", "--session", "a", "--continue")
-    assert_refused(hermes, 2, "keeps", "chat", "--session", "a", "--model", "b/c")
+    assert_refused(hermes, 2, "either --session", "chat", "--session", "a", "--continue")
+    assert_refused(hermes, 2, "only a new session", "chat", "--session", "a", "--model", "b/c")
     assert_refused(hermes, 1, "no session", "chat", "--continue")
 
 

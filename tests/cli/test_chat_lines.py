@@ -54,10 +54,10 @@ def test_a_conversation_goes_back_branches_off_and_is_looked_at(hermes: Hermes) 
     ]  # fmt: skip
     done = hermes.run("chat", "--name", "talk", input="\n".join([*lines, ""]))
     for words in (
-        "tool results", "commands may have changed more: 1 command ran", "use: main",
-        "what was done stays done: 1 effect: ran echo", "/retry anyway  sends your message again",
+        "tool results", "commands may have changed other files: 1 command ran", "use: main",
+        "not undone: 1 effect: ran echo", "/retry anyway  sends your message again",
         "sending again: please write a file", ": please write a file", "(other) is a branch of",
-        "back to before #3: hello",
+        "rewound to before #3: hello",
     ):  # fmt: skip
         assert words in done.stdout, done.stdout
     assert "cannot go back 1 messages: the conversation has 0" in done.stderr

@@ -94,8 +94,8 @@ def test_ask_sends_a_file_and_an_effort(shared: Hermes) -> None:
         (["--file", "nowhere.png"], "cannot read nowhere.png: No such file"),
         (["--file", "."], "Is a directory"),
         (["--file", "notes.txt"], "the agent can read files"),
-        (["--effort", "hgih"], "--effort cannot be 'hgih'"),
-        (["--effort", "low", "--session", "talk"], "a session keeps its model"),
+        (["--effort", "hgih"], "not a valid --effort: 'hgih'"),
+        (["--effort", "low", "--session", "talk"], "only a new session takes a model"),
     ],
 )
 def test_a_file_or_an_effort_that_cannot_be_is_refused(

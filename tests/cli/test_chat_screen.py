@@ -70,7 +70,7 @@ def test_a_message_that_is_being_typed_does_not_answer_and_is_kept(
     chat.enter("write a file")
     chat.shows("▸n No   y Yes")
     chat.enter("yes")  # many keys at once
-    chat.shows("words do not agree")
+    chat.shows("words are not an answer")
     chat.type(", but later")
     chat.shows("Tab sets it aside")
     chat.shows("> yes, but later")
@@ -113,7 +113,7 @@ def test_control_c_stops_the_agent_and_then_leaves(shared: Hermes, open_chat: Op
     chat.enter("and this too")
     chat.shows("queued: and this too")
     chat.press("C-c")
-    chat.shows("interrupted; what was done is kept")
+    chat.shows("interrupted; work so far is saved")
     chat.shows("queued: s sends it now, d drops it")
     assert "The long work is over." not in chat.text()
     chat.press("e")

@@ -146,7 +146,7 @@ def test_the_state_says_what_is_going_on() -> None:
     assert shown.state == "waiting for your answer"
     shown.apply({"kind": "question_answered", "id": "q", "answer": "no"})
     shown.apply({"kind": "gone", "stopped": False})
-    assert shown.state == "the runtime is gone"
+    assert shown.state == "the runtime has stopped"
     shown.apply({"kind": "reconnected"})
     shown.apply(finished(cost=0.5))
     assert (shown.state, shown.cost) == ("idle", 0.5)
@@ -209,7 +209,7 @@ def looked(shown: ChatView, number: int, tool: str = "read_file", ok: bool = Tru
 def test_many_looks_are_one_line_and_everything_else_is_a_line_of_its_own() -> None:
     shown, _ = view()
     assert [looked(shown, number) for number in (1, 2, 3)] == [[], [], []]
-    line = "✓ looked 3 times: read_file · read_file · read_file  0.3 s  [1-3]"
+    line = "✓ 3 read-only calls: read_file · read_file · read_file  0.3 s  [1-3]"
     assert [piece.text for piece in shown.unfinished()] == [line]
     assert looked(shown, 4, "write_file") == [line, "✓   write_file  0.1 s  [4]"]
     looked(shown, 5)

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes_agent.core.errors import UsageError
+from hermes_agent.host.config import set_setting
 from tests.support.cli import Hermes
 
 
@@ -24,7 +26,7 @@ def test_every_setting_is_listed_and_changes_are_marked(hermes: Hermes) -> None:
 
 
 def test_one_setting_or_a_group_is_printed(hermes: Hermes) -> None:
-    assert hermes.good("config", "get", "loop.max_steps") == "50\n"
+    assert hermes.good("config", "get", "loop.max_steps") == "500\n"
     assert hermes.json("config", "get", "policy") == {"name": "policy", "value": "sandbox"}
     assert "budgets.day_dollars: null" in hermes.good("config", "get", "budgets")
 
@@ -86,6 +88,32 @@ def test_what_cannot_be_used_at_all_is_not_saved(hermes: Hermes, name: str, valu
     assert not (hermes.home / "config.yaml").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("loop.max_steps", "abc", "must be a whole number"),
+        ("loop.max_steps", "0", "must be a whole number, at least 1"),
+        ("budgets.turn_tokens", "abc", "must be a whole number or empty"),
+        ("gateway.stream", "perhaps", "must be true or false"),
+        ("models.fallbacks", "abc", "must be a list"),
+        ("terminal.confine", "maybe", "must be one of: required, preferred"),
+        (
+            "models.reasoning_effort",
+            "x",
+            "must be one of: low, medium, high, xhigh, max (or empty)",
+        ),
+        ("terminals.web", "{kind: ssh}", "host is missing"),
+        ("models.services.x", "{urll: y}", "it has no setting 'urll'"),
+    ],
+)
+def test_a_wrong_value_is_refused_in_plain_words(
+    tmp_path: Path, name: str, value: str, said: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        set_setting(tmp_path / "config.yaml", name, value, lambda _: None)
+    assert refused.value.message == f"{name}: {said}"
+
+
 def test_a_value_that_is_not_yaml_is_wrong_usage(hermes: Hermes) -> None:
     done = hermes.run("config", "set", "model", "[a")
     assert done.returncode == 2
@@ -103,10 +131,10 @@ def test_a_name_that_looks_like_a_date_is_a_name(hermes: Hermes) -> None:
 
 def test_a_group_with_nothing_in_it_has_its_defaults(hermes: Hermes) -> None:
     write_config(hermes, "loop:\n  # max_steps: 9\nmodels:\n  prices:\n")
-    assert hermes.good("config", "get", "loop.max_steps") == "50\n"
+    assert hermes.good("config", "get", "loop.max_steps") == "500\n"
 
 
-def test_a_bad_file_is_blamed_with_the_setting_and_the_way_to_mend_it(hermes: Hermes) -> None:
+def test_a_bad_file_is_blamed_with_the_setting_and_the_way_to_fix_it(hermes: Hermes) -> None:
     config = write_config(hermes, "loop:\n  max_steps: many\n")
     for words in (("config",), ("config", "get", "policy"), ("config", "set", "policy", "careful")):
         done = hermes.run(*words)
@@ -120,7 +148,7 @@ def test_a_bad_file_is_blamed_with_the_setting_and_the_way_to_mend_it(hermes: He
 def test_a_price_is_set_under_a_name_with_dots(hermes: Hermes) -> None:
     lacking = hermes.run("config", "set", "models.prices.openai/gpt-5.5.input", "3")
     assert lacking.returncode == 2
-    assert "set all of it" in lacking.stderr
+    assert "set the whole entry" in lacking.stderr
     name = "models.prices.openai/gpt-5.5"
     hermes.good("config", "set", name, "{input: 3, output: 12}")
     hermes.good("config", "set", f"{name}.input", "4")

@@ -84,7 +84,7 @@ def test_a_change_of_a_file_is_a_diff_and_its_dangers_are_marked_in_it() -> None
     assert "  changes an existing file of 9 lines: 1 added, 1 removed" in shown
     assert "       │ -echo 215" in shown
     assert "!  215 │ +rm -rf ~/important   ← deletes files" in shown
-    assert "  content · 400 lines, as the lines above make it: `v` shows all" in shown
+    assert "  content · 400 lines, as changed by the lines above: `v` shows all" in shown
 
 
 def test_the_answers_say_what_they_allow() -> None:

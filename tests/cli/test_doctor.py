@@ -24,7 +24,7 @@ def test_a_home_in_use_is_checked_through_its_runtime(lived_in: Hermes) -> None:
     code, found = findings(lived_in)
     assert code == 0
     assert "pid" in found["runtime"]["what"]
-    assert found["store"]["what"] == "sound"
+    assert found["store"]["what"] == "no damage"
 
 
 def test_a_missing_key_fails_the_check_and_is_named(hermes: Hermes) -> None:

@@ -90,7 +90,7 @@ def test_all_that_fits_comes_once_and_nothing_there_is_changed(
     assert KEY.encode() not in everything
     assert TOKEN.encode() not in everything
     assert hermes.json("audit", "verify")["troubles"] == []
-    assert "sound" in hermes.run("doctor").stdout
+    assert "no damage" in hermes.run("doctor").stdout
 
 
 def test_keys_come_when_agreed_to_and_never_replace_ours(hermes: Hermes, tmp_path: Path) -> None:

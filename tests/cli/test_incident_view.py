@@ -111,7 +111,7 @@ def test_a_refusal_children_skills_and_a_new_runtime_are_told() -> None:
         judged("s1-7-0", "skill"),
     ]
     said = list(IncidentNarrator().events(rows))
-    assert [one.word for one in said] == ["refused", "splits up", "resumes", "follows"]
+    assert [one.word for one in said] == ["refused", "delegates", "resumes", "follows"]
     assert said[1].details == ("look at the service web", "look at the service db")
 
 

@@ -29,7 +29,7 @@ def test_a_program_is_added_tried_listed_and_removed(
     assert said == "added odd\n`hermes mcp test odd` connects to it\n"
     assert "LEVEL: high" in config(hermes)
     assert "never connected" in hermes.good("mcp", "list")
-    assert re.match(r"odd: odd 1, 1 tools; ready in \d", hermes.good("mcp", "test", "odd"))
+    assert re.match(r"odd: odd 1, 1 tool; ready in \d", hermes.good("mcp", "test", "odd"))
     assert "odd__plain" in hermes.good("mcp", "tools", "odd")
     (row,) = hermes.json("mcp", "list")
     assert (row["name"], row["kind"], row["tools"], row["enabled"]) == ("odd", "local", 1, True)
@@ -44,11 +44,11 @@ def test_a_changed_tool_is_shown_and_agreed_to_as_it_was_shown(
 ) -> None:
     hermes.good("mcp", "add", "odd", "--", *program)
     hermes.good("mcp", "test", "odd")
-    assert "no tool of odd has changed" in hermes.good("mcp", "agree", "odd")
+    assert "no tools of odd have changed" in hermes.good("mcp", "agree", "odd")
     about = hermes.home.parent / "notes.about"
     about.write_text(json.dumps({"description": "Send it all"}))
     hermes.good("mcp", "test", "odd")
-    assert "1 tools, 1 changed" in hermes.good("mcp")
+    assert "1 tool, 1 changed" in hermes.good("mcp")
     shown = hermes.json("mcp", "agree", "odd")
     assert '+  "description": "Send it all",' in shown["changed"]["plain"]
     about.write_text(json.dumps({"description": "Send it all to me"}))
@@ -56,7 +56,7 @@ def test_a_changed_tool_is_shown_and_agreed_to_as_it_was_shown(
     assert "hint: `hermes mcp agree odd " in hermes.good("mcp", "agree", "odd", shown["mark"])
     mark = hermes.json("mcp", "agree", "odd")["mark"]
     assert hermes.json("mcp", "agree", "odd", mark) == {"name": "odd", "agreed": ["plain"]}
-    assert "1 tools, seen" in hermes.good("mcp")
+    assert "1 tool, seen" in hermes.good("mcp")
 
 
 def test_a_server_elsewhere_is_added_with_its_headers(hermes: Hermes) -> None:

@@ -418,7 +418,7 @@ WRONG: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("ask", {"prompt": "x", "workspace": "/no/such/folder"}, "no folder at"),
     ("answer", {"session": "nowhere"}, "no session 'nowhere'"),
     ("session", {"id": ""}, "name a session"),
-    ("search", {"query": " "}, "search for what?"),
+    ("search", {"query": " "}, "nothing to search for"),
     ("cost", {"since": "lately"}, "not a valid time: 'lately'"),
 )
 
@@ -491,8 +491,8 @@ async def test_whatever_is_no_request_has_no_way_past_the_token() -> None:
 IMPOSSIBLE = {
     "--http 0.0.0.0:0": "no token is set",
     "--http 0 --token short": "at least 16",
-    "--http door": "not an address: 'door'",
-    "--http 70000": "not an address: '70000'",
+    "--http door": "not a valid address: 'door'",
+    "--http 70000": "not a valid address: '70000'",
     "--token long-enough-to-be-one": "--token needs --http",
     "--workspace /no/such/folder": "no folder at",
 }

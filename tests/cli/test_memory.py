@@ -134,7 +134,7 @@ def test_why_tells_where_a_note_comes_from(noted: Hermes) -> None:
     ("words", "code", "said"),
     [
         (("add", " "), 2, "the note is empty"),
-        (("search", " "), 2, "search for what?"),
+        (("search", " "), 2, "nothing to search for"),
         (("why", "99999"), 1, "99999"),
         (("edit", "99999", "x"), 1, "99999"),
         (("remove", "99999"), 1, "99999"),

@@ -60,7 +60,7 @@ def test_costs_and_status_import_next_to_nothing(at_home: Hermes) -> None:
 
 def test_an_empty_home_is_told_how_to_choose_and_nothing_is_made(hermes: Hermes) -> None:
     shown = hermes.good("model", HERMES_MODEL="")
-    assert "none: `hermes model NAME`" in shown
+    assert "none; `hermes model NAME` chooses one" in shown
     assert not hermes.home.exists()
     assert hermes.run("model", "test", HERMES_MODEL="").returncode == 2
 
@@ -173,11 +173,11 @@ def test_uses_are_lists_in_order_and_none_is_the_default(at_home: Hermes) -> Non
         (["claude-opus"], "did you mean anthropic/claude-opus"),
         (["opnai/gpt-5"], "no model service is called 'opnai'"),
         (["openai/"], "no model is named"),
-        (["use"], "name a use"),
+        (["use"], "no use given"),
         (["use", "cheep", "mine/x"], "did you mean cheap?"),
         (["use", "main", "mine/x"], "`hermes model NAME` chooses it"),
         (["list", "--service", "opnai"], "did you mean openai?"),
-        (["list", "--limit", "0"], "not between"),
+        (["list", "--limit", "0"], "must be between"),
         (["show"], "name one model"),
         (["services", "openai"], "--service openai"),
         (["key"], "name one service"),
@@ -227,7 +227,7 @@ def test_a_warm_cache_is_not_thrown_away_unasked(at_home: Hermes) -> None:
 def test_the_catalogue_is_searched_by_words(hermes: Hermes) -> None:
     shown = hermes.good("model", "list", "opus", "4.5", "--service", "anthropic")
     assert "anthropic/claude-opus-4-5" in shown
-    assert "thinks" in shown
+    assert "tools, vision, documents, reasoning" in shown
     assert shown == hermes.good("model", "list", "--search", "opus 4.5", "--service", "anthropic")
     rows = hermes.json("model", "list", "opus", "--limit", "2")
     assert len(rows) == 2

@@ -77,7 +77,7 @@ def test_a_runtime_that_is_up_uses_a_new_key_without_a_restart(
 @pytest.mark.parametrize(
     ("words", "typed", "told"),
     [
-        (["mine"], "", "no key was given; nothing was changed"),
+        (["mine"], "", "no key given; nothing was changed"),
         (["mine"], "two words\n", "invalid characters"),
         (["mine", KEY], "", "do not write a key on the command line"),
         (["nobody"], f"{KEY}\n", "no model service called 'nobody'"),
@@ -99,7 +99,7 @@ def test_a_key_that_something_else_goes_before_says_so(keyed: Hermes) -> None:
     settings = json.loads((keyed.home / "config.yaml").read_text())
     settings["models"]["keys"] = {"mine": ["env:OTHER"]}
     (keyed.home / "config.yaml").write_text(json.dumps(settings))
-    assert "! OTHER is used before it" in keyed.good("model", "key", "mine", input=f"{KEY}\n")
+    assert "! OTHER takes precedence" in keyed.good("model", "key", "mine", input=f"{KEY}\n")
 
 
 def test_forgetting_a_key_that_is_not_there_is_no_failure(keyed: Hermes) -> None:

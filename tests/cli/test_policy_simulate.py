@@ -69,7 +69,7 @@ def test_changed_rules_are_tried_on_the_past(hermes: Hermes, tmp_path: Path) -> 
     (one,) = hermes.json("policy", "simulate", str(changed))["differences"]
     assert (one["was"], one["would_be"], one["rule"]) == ("allow", "deny", "strict/no-ls")
     told = hermes.good("policy", "simulate", str(changed))
-    assert "2 effects judged again, 1 would differ" in told
+    assert "2 past effects, 1 would be decided differently" in told
     assert hermes.json("policy", "simulate", "--profile", "observe")["differences"] != []
     assert not (hermes.home / "policies").exists(), "nothing is put in force"
     assert hermes.run("policy", "simulate", "nowhere.yaml").returncode == 2
@@ -117,7 +117,7 @@ def _file(hermes: Hermes, name: str, text: str) -> Path:
 def test_only_a_file_that_passes_is_put_in_force(hermes: Hermes) -> None:
     broken = _file(hermes, "broken.yaml", "version: 1\nrules: [{id: a, thn: deny}]\n")
     failing = _file(hermes, "failing.yaml", NO_LS + "tests:\n  - {run: ls, expect: allow}\n")
-    for path, said in ((broken, "broken.yaml:2"), (failing, "1 of its tests fail")):
+    for path, said in ((broken, "broken.yaml:2"), (failing, "failed tests: 1")):
         done = hermes.run("policy", "add", str(path))
         assert done.returncode != 0
         assert said in done.stderr
@@ -130,7 +130,7 @@ def test_an_answer_for_good_adds_the_rule_that_was_shown(hermes: Hermes) -> None
     hermes.script.write_text(TWO)
     hermes.send("go", policy="careful", interactive=True)
     asked = question(hermes)
-    shown = hermes.good("approvals")
+    shown = hermes.good("approvals", "show", asked["id"])
     assert "+ - id: " in shown
     hermes.good("approvals", "answer", asked["id"], "always", "--as", "ann")
     adopted = yaml.safe_load((hermes.home / "policies" / "approved.yaml").read_text())

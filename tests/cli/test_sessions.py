@@ -112,7 +112,7 @@ def test_a_session_is_rewound_branched_and_compared(hermes: Hermes) -> None:
     assert "3 messages, the last: The file is" in shown
     assert hermes.json("sessions", "compare", "talk", "other")["shared"] == 3
     rewound = hermes.good("sessions", "rewind", "talk", str(first))
-    assert "what was done stays done: 1 effect: ran echo" in rewound
+    assert "not undone: 1 effect: ran echo" in rewound
     late = hermes.run("sessions", "rewind", "talk", str(first))
     assert late.returncode == 2
     assert "is not a user's message in this conversation" in late.stderr

@@ -95,7 +95,7 @@ def test_a_server_that_hangs_is_given_up(tmp_path: Path) -> None:
         service = FoundService("vllm", environ, "a test", own_server=True)
         tester = ServiceTester(Settings(), tmp_path, lambda _: None, lambda _: None, 0.05)
         [tried] = tester.test([service])
-    assert (tried.kind, tried.error) == ("timeout", "sent no list of models in 0.05 seconds")
+    assert (tried.kind, tried.error) == ("timeout", "sent no list of models within 0.05 seconds")
 
 
 def test_of_two_services_the_makers_own_is_proposed_with_a_cheap_model(anthropic: Hermes) -> None:

@@ -114,8 +114,8 @@ def test_what_learning_could_not_do_is_told_in_lines_that_are_not_too_long() -> 
               "uptime": 1.0, "working": [], "learning": learning}  # fmt: skip
     trouble, given_up = (line for line in status_lines(status) if line.startswith("learning   "))
     assert trouble == "learning   only words are matched[2J"
-    assert given_up.startswith("learning   2 tasks given up: proof feed-cats: no sandbox; summary")
+    assert given_up.startswith("learning   gave up on 2 tasks: proof feed-cats: no sandbox; ")
     assert len(given_up.removeprefix("learning   ")) == 200
     learning["given_up"] = ["summary ab: no model"]
-    assert "learning   1 task given up: summary ab: no model" in status_lines(status)
-    assert not any("given up" in line for line in status_lines({**status, "learning": {}}))
+    assert "learning   gave up on 1 task: summary ab: no model" in status_lines(status)
+    assert not any("gave up" in line for line in status_lines({**status, "learning": {}}))

@@ -74,7 +74,7 @@ def test_everything_that_can_be_said_of_a_check_is_read() -> None:
         ("name: x\nrun: 'true'\nafter: 0", 3, "after must be"),
         ("name: x\nrun: 'true'\nsource: person", 3, "source cannot be"),
         ("name: x\nrun: 'true'\nexpect: {exit: 300}", 3, "exit must be"),
-        ("name: x\nrun: 'true'\nexpect:\n  output: '('", 4, "no regular expression"),
+        ("name: x\nrun: 'true'\nexpect:\n  output: '('", 4, "not a valid regular expression"),
         ("name: x\nlog: {path: a, pattern: b}", 2, "not absolute"),
         ("name: x\nlog: {path: /a}", 2, "a path and a pattern"),
         ("name: x\nlog: {path: /a, pattern: b}\nevery: 3", 3, "has no 'every'"),

@@ -78,13 +78,13 @@ def test_what_a_runbook_defines_stands_before_each_of_its_commands() -> None:
         ("steps: [{run: x, timeout: 5m}]", "line 1, column 27: timeout must be a number", ""),
         (
             "steps: [{run: x, expect: {output: '(['}}]",
-            "line 1, column 35: output: '([' is no regular expression: missing ]",
-            "a plain text",
+            "line 1, column 35: output: not a valid regular expression: '([': missing ]",
+            "literally",
         ),
         (
             "steps: [{run: x, expect: {no_output: '(?=x)'}}]",
-            "line 1, column 38: no_output: '(?=x)' is no regular expression",
-            "without looking ahead or back",
+            "line 1, column 38: no_output: not a valid regular expression: '(?=x)'",
+            "no lookahead or lookbehind",
         ),
         (
             "steps:\n  - run: x {{unti}}\n",

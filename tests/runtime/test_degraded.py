@@ -195,7 +195,7 @@ def test_a_damaged_database_is_said_and_never_replaced(
         assert status["gateway"]["channels"]["webhook"]["asks"] is None
         channels = hermes(one.home, "gateway", "status")
         assert (channels.returncode, "webhook: " in channels.stdout) == (0, True), channels.stderr
-        assert "nobody can be asked" not in channels.stdout
+        assert "no one can approve" not in channels.stdout
         doctor = hermes(one.home, "doctor")
         assert doctor.returncode == 1
         assert "state.db" in doctor.stdout

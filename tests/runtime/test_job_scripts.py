@@ -54,7 +54,7 @@ async def test_a_script_decides_whether_the_agent_is_woken(
         ({"script": "echo 91 %"}, "done", "91 %"),
         ({"script": "echo so far; echo why >&2; exit 4"}, "failed", "exit code 4\nso far\nwhy"),
         ({"script": "sleep 60", "timeout": 1.0}, "failed", "took longer than 1 s"),
-        ({"script": "rm -rf /srv/x", "policy": "careful"}, "failed", "nobody can be asked"),
+        ({"script": "rm -rf /srv/x", "policy": "careful"}, "failed", "which is not possible here"),
         ({"script": "rm -rf /"}, "failed", "denied by policy"),
     ],
 )
@@ -72,9 +72,7 @@ async def test_whoever_makes_a_job_hears_that_its_script_would_be_refused(tmp_pa
     async with workplace(tmp_path) as place:
         job = await place.add(script="rm -rf /srv/x", script_only=True, policy="careful")
         (warning,) = (await place.runtime.job_service.show(job.id)).warnings
-        assert warning.startswith(
-            "the script will not run: needs approval, but nobody can be asked"
-        )
+        assert warning.startswith("the script will not run: needs approval, which is not possible")
 
 
 async def test_a_rule_may_be_about_one_job(tmp_path: Path) -> None:

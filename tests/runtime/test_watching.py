@@ -64,7 +64,7 @@ OUTCOMES = [
     (check("echo broken >&2", expect=Expectation(no_output="brok")), "its output contains 'brok'"),
     (check("echo a", expect=Expectation(output="b")), "its output does not contain 'b'"),
     (check("sleep 60", timeout=0.3), "it took longer than 0.3 s"),
-    (check("rm -rf /srv/x"), "needs approval, but nobody can be asked"),
+    (check("rm -rf /srv/x"), "needs approval, which is not possible"),
     (check("true", terminal="nowhere"), "no terminal called 'nowhere'"),
     (check("kill -9 $$"), "needs approval"),
 ]
@@ -471,7 +471,7 @@ async def test_nobody_outside_speaks_for_a_check(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("watch", "said"),
     [
-        (WatchSettings(listen="127.0.0.1:0"), "watch.token names no secret"),
+        (WatchSettings(listen="127.0.0.1:0"), "watch.token is not set"),
         (WatchSettings(listen="127.0.0.1:0", token="NO_TOKEN"), "no secret called 'NO_TOKEN'"),
         (WatchSettings(listen="nonsense", token="ALERT_TOKEN"), "not a valid address: 'nonsense'"),
         (WatchSettings(listen="127.0.0.1:99999", token="ALERT_TOKEN"), "not a valid address"),

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,6 +19,15 @@ from hermes_agent.runtime.tools.builtin import load_tools
 from tests.support.source import PACKAGE, ROOT, tracked_files
 
 DOCS = ROOT / "docs"
+ODD_PHRASES = (
+    "there to be asked", "be asked that way", "say what to mend", "way to mend", "is no time",
+    "is no minute", "is no number", "is no regular expression", "the default is None",
+    "goes before the setting", "the first line is it", "sees, reads", "never proven",
+    "what was done is kept", "keeps what was done", "was done stays", "would cover:",
+    "}: holds", "no tree of the system", "not compared yet", "kept and given back",
+    "stand beside it", "Open the door", "search for what?",
+)  # fmt: skip
+"""Words that a native speaker finds odd, and that were once shown to people."""
 
 
 def headings(page: str) -> set[str]:
@@ -91,3 +101,16 @@ def test_the_index_of_the_documentation_names_every_page() -> None:
     index = (DOCS / "README.md").read_text()
     pages = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")} - {"README.md"}
     assert {page for page in pages if f"({page})" not in index} == set()
+
+
+def test_nobody_is_addressed_in_odd_phrases() -> None:
+    shown = [PACKAGE.rglob(f"*.{kind}") for kind in ("py", "yaml", "md")]
+    texts = {
+        page: page.read_text() for page in chain(*shown, DOCS.rglob("*.md"), [ROOT / "README.md"])
+    }
+    assert [
+        f"{page.relative_to(ROOT)}: {phrase}"
+        for page, text in texts.items()
+        for phrase in ODD_PHRASES
+        if phrase in text
+    ] == []

@@ -107,7 +107,7 @@ async def test_another_stores_database_is_not_taken_for_ours(tmp_path: Path) -> 
     await fill(theirs)
     shutil.copy(theirs / "state.db", ours / "state.db")
     async with opened(ours) as store:
-        assert "another store's" in store.health.reason
+        assert "belongs to another store" in store.health.reason
         with pytest.raises(Degraded):
             await store.open_session(NEW, Prompt("x"))
 

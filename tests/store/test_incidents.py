@@ -93,7 +93,7 @@ def test_what_is_near_follows_needs_both_ways_and_around_a_shared_need() -> None
     def said(service: str, **facts: str) -> str:
         return relation(web, replace(WEB, service=service, **facts), TOPOLOGY)
 
-    assert said("web") == "it is of web, too"
+    assert said("web") == "also about web"
     assert said("db") == "web needs db"
     assert said("mail") == said("") == ""
     assert relation(replace(web, service="db"), replace(WEB, service="web"), TOPOLOGY)

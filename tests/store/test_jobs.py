@@ -45,9 +45,9 @@ async def test_the_same_key_adds_a_job_once_and_a_name_means_one_job(tmp_path: P
         add = store.jobs.add
         first = await add(JobSpec("a", "night"), HOURLY, "cli", "", None, "k")
         assert await add(JobSpec("b"), HOURLY, "cli", "", None, "k") == first
-        with pytest.raises(UsageError, match="job-1 is called 'night' already"):
+        with pytest.raises(UsageError, match="job-1 is already called 'night'"):
             await add(JobSpec("b", "night"), HOURLY, "cli", "", None)
-        with pytest.raises(UsageError, match="is the id of a job"):
+        with pytest.raises(UsageError, match="is a job id"):
             await add(JobSpec("b", "job-7"), HOURLY, "cli", "", None)
         await store.jobs.change("job-1", 1, state="removed")
         second = await add(JobSpec("b", "night"), HOURLY, "cli", "", None)

@@ -64,7 +64,7 @@ async def test_a_batch_with_one_bad_edit_changes_nothing(tmp_path: Path) -> None
                 await store.knowledge.edit_notes(
                     [NoteEdit("new"), NoteEdit(None, kept.id), bad], "agent", "session a"
                 )
-        with pytest.raises(NotFound, match="removed already"):
+        with pytest.raises(NotFound, match="already removed"):
             await store.knowledge.edit_notes([NoteEdit(None, kept.id)] * 2, "agent", "session a")
         assert await store.knowledge.notes(removed=True) == [kept]
         assert len(await store.knowledge.note_changes()) == 1

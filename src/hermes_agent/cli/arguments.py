@@ -84,7 +84,7 @@ def chosen_tools(options: argparse.Namespace) -> list[str]:
     names = [name for name in options.tools.replace(" ", "").split(",") if name]
     if not names:
         raise UsageError(
-            f"--tools {options.tools!r} names no tool", "`hermes tools list` shows them"
+            f"--tools names no tools: {options.tools!r}", "`hermes tools list` shows them"
         )
     return names
 
@@ -125,7 +125,7 @@ def new_session(options: argparse.Namespace, hint: str) -> dict[str, object]:
         (*chosen, options.effort, tools)
     ):
         raise UsageError(
-            "a session keeps its model, policy, workspace, terminals, tools and name", hint
+            "only a new session takes a model, policy, workspace, terminals, tools or name", hint
         )
     return {
         "name": name,
@@ -189,9 +189,9 @@ def _whole(text: str, least: int) -> int:
     try:
         number = int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+        raise argparse.ArgumentTypeError(f"not a whole number: {text!r}") from None
     if not least <= number <= MAX_COUNT:
-        raise argparse.ArgumentTypeError(f"{number} is not between {least} and {MAX_COUNT}")
+        raise argparse.ArgumentTypeError(f"{number} must be between {least} and {MAX_COUNT}")
     return number
 
 
@@ -199,12 +199,12 @@ def session_name(given: str) -> str:
     """Check the name of a session: it must be usable in commands and paths."""
     name = given.strip()
     if not name:
-        raise UsageError("the name is empty", "give it a word or two")
+        raise UsageError("the name is empty", "write a word or two")
     if len(name) > NAME_LENGTH:
         raise UsageError(f"the name has {len(name)} characters", f"use at most {NAME_LENGTH}")
     if "/" in name or not name.isprintable():
         raise UsageError(
-            f"{name!r} cannot be a name", "leave out slashes, line breaks and control characters"
+            f"not a valid name: {name!r}", "leave out slashes, line breaks and control characters"
         )
     return name
 

@@ -69,7 +69,7 @@ _GROUPS = {
     "Work": (
         ("tools", "work.tools", "The agent's tools: built-in, and those it wrote itself"),
         ("skills", "work.skills", "Procedures: list, write, run, prove, report"),
-        ("memory", "work.memory", "What it remembers: show, add, edit, undo, why"),
+        ("memory", "work.memory", "What the agent remembers: show, add, edit, undo, why"),
         ("search", "work.search", "Search all conversations, notes and skills"),
         ("mcp", "mcp.command", "MCP servers, and Hermes as an MCP server"),
         (
@@ -78,7 +78,7 @@ _GROUPS = {
             "Check Kubernetes manifests against a policy",
         ),
         ("drift", "hermes_drift.commands.drift", "Compare live state with what Git declares"),
-        ("drill", "work.drill", "Break something for practice, and see it healed"),
+        ("drill", "work.drill", "Break something for practice, and watch it get fixed"),
         ("task", "work.task", "Jobs: add, list, run, edit, pause, history, decide"),
     ),
     "Watch": (
@@ -104,7 +104,7 @@ _GROUPS = {
         (
             "import",
             "manage.imports.command",
-            "Bring over a home of hermes-agent, OpenClaw, nanobot",
+            "Import from hermes-agent, OpenClaw or nanobot",
         ),
         ("backup", "manage.backup:backup", "Write a verified copy of the home to a file"),
         ("restore", "manage.backup:restore", "Restore a home from a backup"),
@@ -132,7 +132,7 @@ FOOT = """
 `hermes help COMMAND` says more. HERMES_HOME, HERMES_MODEL, HERMES_POLICY and
 HERMES_TERMINAL override the home (~/.hermes; ~/.hermes-runtime where another
 agent has that), the model, the policy profile and the terminal; --no-pager
-prints long lists at once."""
+prints long lists without a pager."""
 
 
 def help_text(heading: "Callable[[str], str]" = str) -> str:

@@ -2,7 +2,7 @@
 
 ABOUT = {
     "help": "this list",
-    "stop": "stop what the agent is doing; what was done is kept",
+    "stop": "stop what the agent is doing; work so far is saved",
     "status": "the state of the runtime",
     "new": "start a new session",
     "sessions": "the latest sessions",
@@ -11,7 +11,7 @@ ABOUT = {
     "approvals": "open questions",
     "model": "show or switch the model",
     "cost": "what this session has cost",
-    "undo": "go back to before your last message; what was done stays",
+    "undo": "go back to before your last message; effects are not undone",
     "branch": "continue in a copy of this session",
     "compact": "summarise the conversation now, to free room",
     "context": "what fills the context window",

@@ -23,7 +23,7 @@ and `kubernetes`: it reaches the service through a filter of requests, and nothi
 Unconfined = Callable[[], str | None]
 """Why what would be confined must ask on this machine; empty: it cannot be confined, but the rules
 are trusted alone; None: it can be."""
-UNPROBED = "it is not known what the kernel there can enforce"
+UNPROBED = "whether the kernel there can confine commands is unknown"
 
 DEFAULT = "default"
 """Stands in for the rule when none matched."""
@@ -185,7 +185,7 @@ class Verdict(Struct, frozen=True):
     secrets: tuple[str, ...] = ()
     """Names of the secrets that a rule grants this effect."""
     grants: tuple[str, ...] = ()
-    """What "yes, for this session" would cover: one key for each operation that asks."""
+    """What "yes, for this session" allows: one key for each operation that asks."""
     proposal: str = ""
     """The rule, as YAML, that would allow this from now on."""
     seen: tuple[tuple[str, tuple[str, ...]], ...] = ()

@@ -250,7 +250,7 @@ class CallJudged(BaseEvent, frozen=True, tag="call_judged"):
     secrets: tuple[str, ...] = ()
     """Names of the secrets that a rule grants this call."""
     grants: tuple[str, ...] = ()
-    """What "yes, for this session" would cover."""
+    """What "yes, for this session" allows."""
     proposal: str = ""
     """The rule, as YAML, that would allow this from now on."""
     confinement: Confinement = "none"

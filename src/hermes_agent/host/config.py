@@ -1,11 +1,12 @@
 """Loads `Settings` from `config.yaml` and the environment, and edits the file."""
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from io import StringIO
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
@@ -24,6 +25,16 @@ _FROM_ENVIRONMENT = {
 _PLACE = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`$")
 _FIELDS: dict[str, Any] = {"models.prices": Price, "models.services": ServiceSettings}
 """Settings by name that are themselves groups, in which one field can be set."""
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "text",
+    "array": "a list",
+    "object": "a group of settings",
+    "null": "empty",
+}
+_BOUNDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
@@ -109,7 +120,9 @@ def _check_terminals(terminals: Any, config: Path) -> None:
     for name, place in terminals.items() if isinstance(terminals, dict) else ():
         try:
             chosen = msgspec.convert(place, PlaceSettings)
-            wrong = "" if name != "local" or chosen == LocalPlace() else "is this machine"
+            wrong = (
+                "" if name != "local" or chosen == LocalPlace() else "local is always this machine"
+            )
         except msgspec.ValidationError as error:
             _, wrong = _blame(error)
         if wrong:
@@ -128,7 +141,38 @@ def _blame(error: msgspec.ValidationError) -> tuple[str, str]:
     if unknown := re.match(r"Object contains unknown field `(.*)`", problem):
         name = f"{place}.{unknown[1]}" if place else unknown[1]
         return repr(name), f"no setting is called {name!r}"
+    problem = _in_words(problem, _kind_of(place.split(".")))
     return repr(place), f"{place}: {problem}" if place else problem
+
+
+def _in_words(problem: str, kind: Any) -> str:
+    """A message of msgspec without the names of types; `kind` is the type of the setting."""
+    if wanted := re.match(r"Expected `([^`]*)`(?: ([<>]=?) (\S+))?", problem):
+        kinds = " or ".join(_KINDS.get(one, one) for one in wanted[1].split(" | "))
+        bound = f", {_BOUNDS[wanted[2]]} {float(wanted[3]):g}" if wanted[2] else ""
+        return f"must be {kinds}{bound}"
+    if missing := re.match(r"Object missing required field `(.*)`", problem):
+        return f"{missing[1]} is missing"
+    if unknown := re.match(r"Object contains unknown field `(.*)`", problem):
+        return f"it has no setting {unknown[1]!r}"
+    literals = [one for one in (kind, *get_args(kind)) if get_origin(one) is Literal]
+    if problem.startswith("Invalid enum value") and literals:
+        choices = get_args(literals[0])
+        named = ", ".join(one for one in choices if one)
+        empty = "" in choices or literals[0] is not kind
+        return f"must be one of: {named}{' (or empty)' if empty else ''}"
+    return re.sub(r"^Invalid (?:enum )?value", "not a valid value:", problem)
+
+
+def _kind_of(path: list[str]) -> Any:
+    """The type of a setting; None if it is one of several."""
+    kind: Any = Settings
+    for step in path:
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            kind = {one.name: one.type for one in msgspec.structs.fields(kind)}.get(step)
+        else:
+            kind = next(reversed(get_args(kind)), None)
+    return kind
 
 
 def flatten(settings: Settings) -> dict[str, Any]:
@@ -213,7 +257,7 @@ def set_setting(config: Path, name: str, text: str, check: Callable[[Settings], 
 def _refusal(
     config: Path, name: str, path: list[str], before: Any, error: msgspec.ValidationError
 ) -> HermesError:
-    """Tells whether the new value is wrong, or something that was in the file before."""
+    """Says whether the new value is wrong, or something that was in the file before."""
     try:
         msgspec.convert(before, Settings)
     except msgspec.ValidationError as earlier:
@@ -222,14 +266,18 @@ def _refusal(
             return HermesError(
                 f"{config}: {problem}", f"change or remove {wrong} in {config} first"
             )
-    problem = str(error).split(" - at")[0]
+    problem = _in_words(str(error).split(" - at")[0], _kind_of(path))
     if path[:2] == ["models", "prices"]:
         example = f"'models.prices.{path[2]}' '{{input: 1.25, output: 10}}'"
-        return UsageError(f"{name}: {problem}", f"set all of it: hermes config set {example}")
-    default = flatten(Settings()).get(name)
+        return UsageError(f"{name}: {problem}", f"set the whole entry: hermes config set {example}")
+    defaults = flatten(Settings())
+    if name not in defaults:
+        return UsageError(f"{name}: {problem}", "docs/reference/settings.md describes it")
+    default = defaults[name]
     if isinstance(default, list | tuple):
-        return UsageError(f"{name}: {problem}", f"it is a list: hermes config set {name} '[a, b]'")
-    return UsageError(f"{name}: {problem}", f"the default is {default!r}")
+        return UsageError(f"{name}: {problem}", f"write a list: hermes config set {name} '[a, b]'")
+    shown = json.dumps(default) if default not in (None, "") else "empty"
+    return UsageError(f"{name}: {problem}", f"the default is {shown}")
 
 
 def _put(tree: Any, path: list[str], value: Any) -> None:

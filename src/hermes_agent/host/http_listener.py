@@ -172,7 +172,7 @@ async def body_within(request: Request, most: int = MAX_BYTES) -> bytes:
                 if len(data) > most:
                     raise TooMuch(f"more than {most:,} bytes", "send less at a time")
     except ClientDisconnect:
-        raise TookTooLong("the client hung up", "send it again") from None
+        raise TookTooLong("the client disconnected", "send it again") from None
     except TimeoutError:
         raise TookTooLong(f"not sent within {BODY_SECONDS:g} s", "send less at a time") from None
     return bytes(data)
@@ -181,7 +181,7 @@ async def body_within(request: Request, most: int = MAX_BYTES) -> bytes:
 def token_of(setting: str, name: str, secret: Callable[[str], str]) -> str:
     """The token that clients must present: the secret of that name."""
     if not name:
-        raise UsageError(f"{setting} names no secret", f"`hermes config set {setting} NAME`")
+        raise UsageError(f"{setting} is not set", f"`hermes config set {setting} NAME`")
     token = secret(name)
     if len(token) < SHORTEST_TOKEN:
         raise UsageError(f"the secret {name} is too short", f"at least {SHORTEST_TOKEN} characters")

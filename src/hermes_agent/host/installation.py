@@ -67,7 +67,7 @@ def find_installer(place: Place, which: Callable[[str], str | None] = shutil.whi
     python = str(place.prefix / "bin" / "python")
     if place.own and not place.writable:
         raise HermesError(
-            f"{place.prefix} cannot be written by this user",
+            f"no permission to write to {place.prefix}",
             f"run `hermes add` as the user who installed it; `ls -ld {place.prefix}` shows who",
         )
     if (place.prefix / "pipx_metadata.json").exists() and which("pipx"):
@@ -75,7 +75,7 @@ def find_installer(place: Place, which: Callable[[str], str | None] = shutil.whi
         return Installer("pipx", ("pipx", "inject", place.prefix.name), ("--pip-args=--no-deps",))
     if (place.prefix / "uv-receipt.toml").exists() and which("uv"):
         # `uv tool install --with` would install Hermes again, from a place that may be gone.
-        note = "`uv tool upgrade` removes added parts; `hermes add` brings them back"
+        note = "`uv tool upgrade` removes added parts; `hermes add` installs them again"
         return Installer("uv tool", ("uv", "pip", "install", "--python", python), note=note)
     if place.has_pip:
         return _pip(place)

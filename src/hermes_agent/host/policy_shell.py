@@ -27,7 +27,7 @@ class NotAllowed(HermesError):
 
     def __init__(self, verdict: Verdict) -> None:
         asks = verdict.action == "ask"
-        what = "needs approval, but nobody can be asked here" if asks else "denied by policy"
+        what = "needs approval, which is not possible here" if asks else "denied by policy"
         super().__init__(
             f"{what}: {verdict.reason} ({verdict.rule})",
             "add a rule to policies/ that allows it, with match: {actor: job}",

@@ -48,7 +48,7 @@ class TerminalPool:
         if name not in places:
             raise UsageError(
                 f"no terminal called {name!r}",
-                f"there are: {', '.join(places)}; `terminals` in config.yaml adds more",
+                f"available: {', '.join(places)}; `terminals` in config.yaml adds more",
             )
         return places[name]
 

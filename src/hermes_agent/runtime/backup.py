@@ -123,7 +123,7 @@ def write_backup(
     if not own and not target.parent.is_dir():
         raise NotFound(f"no folder at {target.parent}", "create it, or choose another path")
     if target.exists():
-        raise HermesError(f"{target} exists already", "choose another name")
+        raise HermesError(f"{target} already exists", "choose another name")
     try:
         if own:
             target.parent.mkdir(mode=0o700, exist_ok=True)
@@ -231,7 +231,7 @@ def read_archive(archive: Path, into: Path | None) -> BackupSummary:
                     continue
                 name = _safe_name(archive, member.name)
                 if name in found:
-                    raise _damaged(archive, f"{name!r} is in it twice")
+                    raise _damaged(archive, f"it contains {name!r} twice")
                 found[name] = _take(content, None if into is None else into / name, member.mode)
     except FileNotFoundError:
         raise no_backup(archive) from None
@@ -272,7 +272,7 @@ def _compare(archive: Path, manifest: Any, found: dict[str, dict[str, Any]]) -> 
         raise _damaged(archive, "its manifest is missing")
     if manifest.get("format") != FORMAT:
         raise HermesError(
-            f"{archive} was made by Hermes {manifest.get('hermes')} in a format unknown here",
+            f"{archive} was made by Hermes {manifest.get('hermes')} in an unknown format",
             "use that version of Hermes, or a newer one",
         )
     wanted = manifest["files"]
@@ -280,7 +280,7 @@ def _compare(archive: Path, manifest: Any, found: dict[str, dict[str, Any]]) -> 
         names = sorted(
             name for name in wanted.keys() | found.keys() if wanted.get(name) != found.get(name)
         )
-        raise _damaged(archive, f"{names[0]!r} is not what the manifest says")
+        raise _damaged(archive, f"{names[0]!r} does not match the manifest")
     total = sum(file["size"] for file in found.values())
     return BackupSummary(archive, len(found), total, str(manifest.get("created")))
 

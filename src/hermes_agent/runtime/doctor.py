@@ -89,7 +89,9 @@ def _inside(
     except HermesError as error:
         yield DoctorFinding("config", "fail", error.message, error.hint)
     if settings is not None:
-        there = "config.yaml is valid" if Home(home).config.exists() else "no file; all defaults"
+        there = (
+            "config.yaml is valid" if Home(home).config.exists() else "no config.yaml; all defaults"
+        )
         wrong = list(dangling_references(home, settings))
         yield from (DoctorFinding("config", "fail", f"{name}: {error.message}", error.hint)
                     for name, error in wrong)  # fmt: skip
@@ -119,7 +121,7 @@ def _tools(settings: Settings) -> DoctorFinding:
     except HermesError as error:
         return DoctorFinding("tools", "fail", f"tools.use: {error.message}", error.hint)
     found = builtin.facts(settings)
-    lacking = [f"{one.name} lacks {one.missing}" for one in found if one.missing]
+    lacking = [f"{one.name} needs {one.missing}" for one in found if one.missing]
     if not lacking:
         return DoctorFinding("tools", "ok", f"{len(found)} built in, all usable")
     return DoctorFinding(
@@ -132,7 +134,7 @@ def _servers(settings: Settings) -> Iterator[DoctorFinding]:
     names = [name for name, server in settings.mcp.items() if server.enabled]
     if names and importlib.util.find_spec("mcp") is None:
         yield DoctorFinding(
-            "mcp", "fail", f"{len(names)} servers, but the library for them is not installed",
+            "mcp", "fail", "the library for MCP servers is not installed",
             install_hint("mcp"),
         )  # fmt: skip
     elif names:
@@ -151,7 +153,7 @@ def _learning(settings: Settings, environ: Mapping[str, str]) -> Iterator[Doctor
     elif not named and settings.model.startswith("scripted/"):
         yield DoctorFinding(
             "learning", "info", "no reviews: a scripted model cannot review",
-            "name a model: `hermes config set models.uses.review`",
+            "choose a model: `hermes model use review NAME`",
         )  # fmt: skip
     else:
         who = ", ".join(named) if named else "the main model"
@@ -189,7 +191,7 @@ def _watching(
     for trouble in set(report) - {f"{what} ({hint})" for what, hint in wrong}:
         yield DoctorFinding("watch", "fail", trouble)
     if settings.watch.listen and not settings.watch.token:
-        yield DoctorFinding("watch", "fail", "watch.listen is set, but watch.token names no secret",
+        yield DoctorFinding("watch", "fail", "watch.listen is set, but watch.token is not",
                       "`hermes config set watch.token NAME`")  # fmt: skip
     if loaded.entries:
         count = f"{len(loaded.checks)} checks and {len(loaded.logs)} log patterns"
@@ -237,7 +239,7 @@ def _home(home: Path) -> Iterator[DoctorFinding]:
     else:
         yield DoctorFinding("home", "ok", f"{home}, private and writable")
     room = inspect.free_bytes(home)
-    what = f"{room / 1e9:.1f} GB are free"
+    what = f"{room / 1e9:.1f} GB free"
     yield (
         DoctorFinding("disk", "ok", what)
         if room >= LOW_BYTES
@@ -273,7 +275,7 @@ def _policy(home: Path, settings: Settings) -> DoctorFinding:
     except HermesError as error:
         return DoctorFinding("policy", "fail", error.message, error.hint)
     own = len(policies.load().own)
-    return DoctorFinding("policy", "ok", f"{settings.policy}; {own} of your own files")
+    return DoctorFinding("policy", "ok", f"{settings.policy}; policy files of your own: {own}")
 
 
 def _terminal(settings: Settings, environ: Mapping[str, str]) -> DoctorFinding:
@@ -282,7 +284,7 @@ def _terminal(settings: Settings, environ: Mapping[str, str]) -> DoctorFinding:
     if place is None:
         there = ", ".join(settings.places)
         return DoctorFinding(
-            "terminal", "fail", f"no terminal called {name!r}", f"there are: {there}"
+            "terminal", "fail", f"no terminal called {name!r}", f"available: {there}"
         )
     kind = kind_of(place)
     missing = asyncio.run(check(kind.name, place, environ))
@@ -296,7 +298,7 @@ def _terminal(settings: Settings, environ: Mapping[str, str]) -> DoctorFinding:
             "terminal", "warn", what, "`hermes config set terminal.default sandbox`"
         )
     if kind.name == "local" and (why := cannot_confine(environ)):
-        what = "ask" if settings.terminal.confine == "required" else "are held by the rules alone"
+        what = "ask" if settings.terminal.confine == "required" else "rely on the rules alone"
         return DoctorFinding(
             "terminal", "warn", f"commands that should run confined {what}: {why}",
             "install bubblewrap, not set-user-ID, and allow user namespaces (`sysctl"
@@ -391,7 +393,7 @@ async def _look_inside(home: Path) -> tuple[list[str], int, int]:
 
 def _soundness(home: Path, faults: list[str]) -> DoctorFinding:
     if not faults:
-        return DoctorFinding("store", "ok", "sound")
+        return DoctorFinding("store", "ok", "no damage")
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     trouble = inspect.home_trouble(home)
     if trouble is not None and inspect.database_trouble(home) is None:
@@ -431,25 +433,25 @@ def check_channels(settings: Settings, status: dict[str, Any] | None) -> Iterato
         names = [name for name, given in settings.channels.items() if given.get("enabled", True)]
         if names:
             listed = ", ".join(sorted(names))
-            yield "warn", f"nobody is listening on {listed}: the runtime is not up", "`hermes up`"
+            yield "warn", f"not listening on {listed}: the runtime is not running", "`hermes up`"
         return
     gateway = status.get("gateway") or {}
     for name, row in (gateway.get("left") or {}).items():
-        what = f"{name} is no longer configured; it left behind: {sum(row.values())}"
+        what = f"{name} is no longer configured; messages left: {sum(row.values())}"
         yield "warn", what, f"`hermes gateway setup {name}`, or `hermes gateway dead --drop all`"
     for name, row in (gateway.get("channels") or {}).items():
         yield _channel(name, row)
         for unknown in row.get("unknown", ()):
-            what = f"{name}: there is no setting channels.{name}.{unknown}"
+            what = f"{name}: no setting is called channels.{name}.{unknown}"
             yield "warn", what, "check the spelling in config.yaml"
         if row.get("asks") == []:
             yield (
-                "warn", f"{name}: nobody can approve anything: no home chat, no owner",
+                "warn", f"{name}: no one can approve requests: no home chat, no owner",
                 f"`hermes gateway pair {name} --role owner`, or set channels.{name}.home",
             )  # fmt: skip
         if row.get("dead") or row.get("set_aside"):
             given_up = row["dead"] + row["set_aside"]
-            yield "warn", f"{name}: {given_up} given up", "`hermes gateway dead` lists them"
+            yield "warn", f"{name}: {given_up} undeliverable", "`hermes gateway dead` lists them"
 
 
 def _channel(name: str, row: dict[str, Any]) -> _Report:
@@ -461,7 +463,7 @@ def _channel(name: str, row: dict[str, Any]) -> _Report:
     what = f"{name}: {state}: {error or says}"
     if state in ("starting", "waiting"):
         return "warn", what, row["hint"] or f"`hermes gateway test {name}` tries it"
-    return "fail", what, row["hint"] or f"`hermes gateway test {name}`; `hermes logs` says more"
+    return "fail", what, row["hint"] or f"`hermes gateway test {name}`; see `hermes logs`"
 
 
 def _jobs(
@@ -478,8 +480,8 @@ def _jobs(
         yield "fail", trouble, "`hermes task check`"
     for run in report.get("parked", ()):
         yield (
-            "warn", f"run {run['run']} of {run['name']} waits for a decision",
-            "`hermes parked` decides it" if run.get("session") else (
+            "warn", f"run {run['run']} of {run['name']} is waiting for a decision",
+            "`hermes parked`" if run.get("session") else (
                 f"`hermes task decide {run['run']} done|again|failed`"
             ),
         )  # fmt: skip
@@ -487,13 +489,13 @@ def _jobs(
         if run.get("waits"):
             yield "warn", f"run {run['run']} of {run['name']}: {run['waits']}", "`hermes approvals`"
     for name in report.get("failing", ()):
-        yield "warn", f"the job {name} fails", f"`hermes task show {name}`"
+        yield "warn", f"the job {name} is failing", f"`hermes task show {name}`"
     if report["active"] and status is None:
         some = f"{report['active']} active, but the runtime is stopped: due runs are missed"
         yield "warn", some, "`hermes up`"
     if report["active"] and not Path(unit_path(environ)).exists():
         yield (
-            "warn", f"{report['active']} jobs, but nothing starts Hermes after a reboot",
+            "warn", "nothing starts Hermes after a reboot, so jobs may be missed",
             "`hermes watch install`, or let your service manager run `hermes serve`",
         )  # fmt: skip
     else:
@@ -541,7 +543,7 @@ def _shells(home: Path, idle_seconds: float, now: float) -> _Report:
     if stuck:
         pids = ", ".join(stuck)
         return "warn", f"idle for too long: pid {pids}", f"kill {pids}"
-    return "ok", f"{held} held open" if held else "none held open", ""
+    return "ok", f"{held} open" if held else "none open", ""
 
 
 def _words_in(note: Path) -> list[str]:

@@ -154,7 +154,7 @@ class Importer:
         except UsageError as error:  # dangerous, too long, or much like another note
             return ImportOutcome("left out", error.message)
         taken.add(text)
-        return ImportOutcome("new", "" if text == note.text.strip() else "secrets are blacked out")
+        return ImportOutcome("new", "" if text == note.text.strip() else "secrets were redacted")
 
     async def _skill(self, skill: ImportedSkill, source: str, *, dry: bool) -> ImportOutcome:
         """Quarantined: nobody has read it here yet."""
@@ -166,7 +166,7 @@ class Importer:
                 versions = await self._context.store.knowledge.versions(record.name)
                 if versions[0].why == source:
                     return KNOWN
-                return ImportOutcome("left out", "a skill of this name is here already")
+                return ImportOutcome("left out", "a skill of this name already exists")
             await registry.check(skill.name, skill.files, "agent")
             if not dry:
                 await registry.write(

@@ -102,11 +102,11 @@ class ModelSelection:
         price = (
             f"about ${move:.3g} instead of ${stay:.3g}"
             if move is not None and stay is not None
-            else "the price is not known"
+            else "price unknown"
         )
         return (
-            f"{reply.model} has {tokens:,} tokens of this conversation cached; {name} reads "
-            f"them afresh: {price} for the next request"
+            f"{reply.model} has {tokens:,} tokens of this conversation cached; {name} would "
+            f"read them again: {price} for the next request"
         )
 
     # testing

@@ -59,5 +59,5 @@ def dangling_references(home: Path, settings: Settings) -> Iterator[DanglingRefe
 
 def _text(profile: object) -> str:
     if not isinstance(profile, str):
-        raise UsageError(f"{profile!r} is no name", "`hermes policy` lists the profiles")
+        raise UsageError(f"not a policy name: {profile!r}", "`hermes policy` lists the profiles")
     return profile

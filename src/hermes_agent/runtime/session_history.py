@@ -174,7 +174,7 @@ class SessionHistory:
 
     async def compare(self, left: Session, right: Session) -> SessionComparison:
         if left.id == right.id:
-            raise UsageError("both names mean the same session", "name two sessions")
+            raise UsageError("both names refer to the same session", "name two sessions")
         one = await self._context.store.events(left.id)
         two = await self._context.store.events(right.id)
         same = [
@@ -218,7 +218,7 @@ class SessionHistory:
         if part is None or model is None:
             raise UsageError(
                 "the conversation is too short to be summarised",
-                "it is done by itself when the context window fills up",
+                "it is summarised automatically when the context window fills up",
             )
         request = compaction.summary_request(conversation, part[1])
         request = replace(request, max_output=min(model.facts.max_output, BUDGETED_OUTPUT))
@@ -256,7 +256,7 @@ class SessionHistory:
         try:
             async with self._turns.at_rest(session) as now:
                 if now.messages != before.messages:
-                    raise UsageError("the conversation went on meanwhile", "try again")
+                    raise UsageError("the conversation has continued meanwhile", "try again")
                 compacted = ev.Compacted(*part, summary, usage, price, billed.model)
                 await self._turns.add_at_rest(session, compacted)
         except UsageError as error:
@@ -293,7 +293,9 @@ def _branch_point(session: Session, recorded: Sequence[ev.Recorded], message: in
     running = bool(turns) and isinstance(turns[-1].event, ev.TurnStarted)
     at = turns[-1].number - 1 if running else len(recorded)
     if not any(isinstance(one.event, ev.MessageTaken) for one in recorded[:at]):
-        raise UsageError(f"session {session.id} has no finished turn to share", "wait for it")
+        raise UsageError(
+            f"session {session.id} has no finished turn to share", "wait for one to finish"
+        )
     return at
 
 

@@ -7,8 +7,8 @@ import apsw
 from hermes_agent.core.errors import Degraded, Stopping
 from hermes_agent.core.records import Health
 
-RESTORE = "`hermes restore` puts a backup back; nothing was changed"
-ROOM = "free some space; Hermes continues by itself"
+RESTORE = "`hermes restore` restores a backup; nothing was changed"
+ROOM = "free some space; Hermes then continues automatically"
 
 
 class Damaged(Degraded):
@@ -31,8 +31,8 @@ _OF_FILES = {
     errno.ENOSPC: ("the disk is full", ROOM),
     errno.EDQUOT: ("the disk quota is used up", ROOM),
     errno.EROFS: ("the home is on a read-only file system", "mount it for writing"),
-    errno.EACCES: ("the home may not be written", "give this user write access to it"),
-    errno.EPERM: ("the home may not be written", "give this user write access to it"),
+    errno.EACCES: ("no permission to write to the home", "give this user write access to it"),
+    errno.EPERM: ("no permission to write to the home", "give this user write access to it"),
     errno.EIO: ("the disk reports errors", "check the system log"),
 }
 
@@ -59,7 +59,7 @@ def degraded_by(error: BaseException) -> Degraded | None:
         case apsw.CantOpenError():
             return Degraded("the database cannot be opened", "make the home readable and writable")
         case apsw.BusyError() | apsw.LockedError():
-            return Degraded("another program holds the database", "end it, or wait")
+            return Degraded("another program has locked the database", "stop it, or wait")
         case apsw.IOError():
             return Degraded(f"the disk reports errors: {error}", "check the system log")
         case OSError(errno=number) if number in _OF_FILES:

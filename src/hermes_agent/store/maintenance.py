@@ -21,7 +21,7 @@ PACKED = ("queued_messages", "gateway_inbox", "gateway_outbox", "gateway_media")
 def backup(db: Connection, target: Path) -> None:
     """Copy the database, as this connection sees it, to a new file."""
     if target.exists():
-        raise UsageError(f"{target} exists already", "name a file that does not")
+        raise UsageError(f"{target} already exists", "choose another name")
     draft = target.with_name(target.name + ".new")
     try:
         draft.unlink(missing_ok=True)

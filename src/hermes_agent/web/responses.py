@@ -53,7 +53,7 @@ class ResponsesApi:
             new = schemas.ClientMessage("user", text, said[-1].files)
             return await self._api.resume(before.session.id, new, once)
         raise UsageError(
-            f"the conversation has gone on since {asked.previous_response_id!r}",
+            f"the conversation has continued since {asked.previous_response_id!r}",
             "continue from its last response",
         )
 

@@ -59,7 +59,7 @@ class RunsApi:
         if id not in asked:
             raise NotFound(f"no open question {id!r} of this run", "the run lists its questions")
         if asked[id].purpose == "approval" and given.answer == ALWAYS:
-            raise UsageError("the API cannot allow this for good", "answer yes or no")
+            raise UsageError("the API cannot allow this permanently", "answer yes or no")
         if given.answer != NO and not self._may_consent(asked[id]):
             raise schemas.Forbidden(
                 "a client of the API may not approve this",

@@ -169,7 +169,7 @@ def _data(url: str, name: str = "") -> Media:
     if not head.startswith("data:") or not comma or not head.endswith(";base64"):
         raise UsageError(
             "files must come with the message, as data:TYPE;base64,…",
-            "we do not fetch addresses for clients",
+            "addresses are not fetched",
         )
     try:
         data = base64.b64decode(body, validate=True)

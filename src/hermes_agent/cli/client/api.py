@@ -116,7 +116,7 @@ def by_prefix(
         return found[0]
     if found:
         several = ", ".join(row[key] for row in found[:4])
-        raise NotFound(f"several ids begin with {prefix!r}", f"write more of it: {several}")
+        raise NotFound(f"several ids begin with {prefix!r}", f"type more of it: {several}")
     raise NotFound(f"no {what} {prefix!r}", f"`hermes {command}` lists them")
 
 

@@ -1,8 +1,8 @@
 """List and answer open questions: effects that need approval, and what the model wants to know.
 
-`hermes approvals answer ID yes` allows the effect once; `session` allows what the question says it
-covers for the rest of the session; `always` adds the rule that the question shows. A question that
-nobody answers in time is refused. `hermes approvals show ID` shows all of a long one."""
+`hermes approvals answer ID yes` allows the effect once; `session` allows what the question
+lists, for the rest of the session; `always` adds the rule that the question shows. A question that
+nobody answers in time is refused. `hermes approvals show ID` shows one in full."""
 
 import argparse
 import os
@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "answer", nargs="+", help="yes, no, session or always; words for a question"
     )
     answer.add_argument("--as", dest="name", default="", help="your name; default: your login")
-    showing = add_action(actions, "show", _show, "a question whole, and the rule it would add")
+    showing = add_action(actions, "show", _show, "one question in full, and the rule it would add")
     showing.add_argument("id", help="the question's id, or the beginning of it")
 
 

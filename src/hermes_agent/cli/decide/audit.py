@@ -22,7 +22,9 @@ from hermes_agent.core.text.terminal import clean
 def arguments(parser: argparse.ArgumentParser) -> None:
     _list_arguments(parser)
     actions = add_actions(parser, _list)
-    verify = add_action(actions, "verify", _verify, "recompute the chain and compare it")
+    verify = add_action(
+        actions, "verify", _verify, "recompute the chain and compare it with the journal"
+    )
     verify.add_argument("--head", default="", help="an earlier end of the chain, as N:HASH")
     add_action(actions, "head", _head, "print the end of the chain")
     export = add_action(actions, "export", _export, "print entries as JSON lines, with hashes")
@@ -72,7 +74,7 @@ def entry_line(entry: dict[str, Any]) -> str:
         case "approval_given":
             said = f"{entry['by']} approved"
         case "question_answered":
-            said = f"answered {entry['answer'] or 'by nobody in time'}"
+            said = f"answered {entry['answer']}" if entry["answer"] else "not answered in time"
             said += f" by {entry['by']}" if entry["answer"] else ""
         case "call_intended":
             said = f"{entry['tool']} starts, attempt {entry['attempt']}"
@@ -97,10 +99,13 @@ def _head(options: argparse.Namespace) -> int:
 def _verify(options: argparse.Namespace) -> int:
     number, _, hash = options.head.partition(":")
     if options.head and not (number.isdigit() and len(hash) == 64):
-        raise UsageError(f"not a head: {options.head!r}", "`hermes audit head` prints one: N:HASH")
+        raise UsageError(
+            f"not a head of the audit log: {options.head!r}",
+            "`hermes audit head` prints one: N:HASH",
+        )
     with Progress("recomputing the chain"):
         report = connect().get("/v1/audit/verify", head=options.head)
-    text = f"{report['entries']} entries, the chain is intact; head {report['head']}"
+    text = f"the chain is intact, entries: {report['entries']}; head {report['head']}"
     return emit(
         options, report, "\n".join(report["troubles"]) or text, int(bool(report["troubles"]))
     )

@@ -1,9 +1,9 @@
-"""List and decide effects whose outcome is unknown: they were running when the runtime died, and it
-cannot be told whether they took effect.
+"""List and decide effects whose outcome is unknown: they were running when the runtime died, and
+may or may not have taken effect.
 
-  retry        run it again: it did not happen, or may happen twice
-  skip         do not run it; the model is told that the outcome is unknown
-  it-happened  do not run it; the model is told that it did happen"""
+  retry        run it again: it did not happen, or may safely happen twice
+  skip         do not run it; tell the model that the outcome is unknown
+  it-happened  do not run it; tell the model that it happened"""
 
 import argparse
 import time

@@ -18,7 +18,7 @@ import msgspec
 
 from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.home import home_and_settings, home_folder
-from hermes_agent.cli.output.formatting import moment, one_line, stamp, table
+from hermes_agent.cli.output.formatting import count, moment, one_line, stamp, table
 from hermes_agent.cli.output.progress import Progress
 from hermes_agent.core.effects import Effect, Unconfined
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
@@ -57,7 +57,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     test = add_action(actions, "test", _test, "run the tests in policy files")
     for action in (check, test):
         action.add_argument("files", nargs="*", metavar="FILE", help="default: all files in force")
-    explain = add_action(actions, "explain", _explain, "how the rules judge a command, and why")
+    explain = add_action(
+        actions, "explain", _explain, "what the rules decide on a command, and why"
+    )
     explain.add_argument("command", nargs="*", help="a command, in quotes")
     explain.add_argument("--tool", default="terminal", help="default: terminal")
     explain.add_argument("--input", default="", help="its arguments, as JSON")
@@ -66,7 +68,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     explain.add_argument("--place", default="", help="its kind; default: that of the terminal")
     add = add_action(actions, "add", _add, "add a file to your policies if it passes")
     add.add_argument("file", help="a policy file; replaces yours of the same name")
-    simulate = add_action(actions, "simulate", _simulate, "judge past effects by changed rules")
+    simulate = add_action(actions, "simulate", _simulate, "apply changed rules to past effects")
     simulate.add_argument(
         "files", nargs="*", metavar="FILE",
         help="changed files; each replaces yours of the same name, or is added",
@@ -75,7 +77,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     simulate.add_argument("--session", default="", help="only one session")
     simulate.add_argument("--all", action="store_true", help="list every difference")
     simulate.add_argument("--profile", default="", help="default: that of each session")
-    why = add_action(actions, "why", _why, "why an effect was judged as it was, then and now")
+    why = add_action(
+        actions, "why", _why, "why an effect was allowed, denied or asked, then and now"
+    )
     why.add_argument("effect", help="its id, as `hermes audit` shows it")
     for action in (list_, explain):
         action.add_argument("--profile", default="", help="default: the setting `policy`")
@@ -115,7 +119,7 @@ def _list(options: argparse.Namespace) -> int:
     text = (
         f"profile {profile}; available: {', '.join(loaded.profiles)}\n\n"
         f"{table(('file', 'rules', 'tests', 'where'), cells)}\n\n"
-        f"{len(rules)} rules, in the order they are tried; a deny beats all others\n\n"
+        f"{count(len(rules), 'rule')}, in the order they are tried; a deny beats all others\n\n"
     )
     rows = [(rule.action, rule.name, rule.reason) for rule in rules]
     return emit(options, document, text + table(("then", "rule", "reason"), rows))
@@ -250,14 +254,15 @@ def _add(options: argparse.Namespace) -> int:
     failed = [outcome for outcome in outcomes if not outcome.passed]
     if failed:
         lines = "\n".join(line for outcome in failed for line in _failure(outcome))
-        raise UsageError(f"{len(failed)} of its tests fail\n{lines}", "fix the rules or the tests")
+        raise UsageError(f"failed tests: {len(failed)}\n{lines}", "fix the rules or the tests")
     policies.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = policies.folder / Path(options.file).name
     draft = target.with_suffix(".new")
     draft.write_bytes(Path(options.file).read_bytes())
     draft.replace(target)
     document = {"file": str(target), "rules": len(file.rules), "tests": len(outcomes)}
-    text = f"{target.name}: {len(file.rules)} rules, {len(outcomes)} tests passed; now in force"
+    passed = f"{count(len(file.rules), 'rule')}, {count(len(outcomes), 'test')} passed"
+    text = f"{target.name}: {passed}; now in force"
     if file.profile:
         text += f"\nhint: `hermes config set policy {file.profile}` uses it for new sessions"
     return emit(options, document, text)
@@ -346,7 +351,7 @@ def _simulate(options: argparse.Namespace) -> int:
     past = _judgements(since=moment(options.since, time.time()), session=options.session)
     with tempfile.TemporaryDirectory() as folder:
         policies = _with_changes(Path(folder), [Path(name) for name in options.files])
-        with Progress("judging past effects again") as progress:
+        with Progress("applying the rules to past effects") as progress:
             again = progress.over(past, len(past))
             differences = list(_differences(policies, again, options.profile))
     document = {"judged": len(past), "differences": differences}
@@ -460,9 +465,9 @@ def _lines(
     past: Sequence[Judgement], differences: Sequence[dict[str, Any]], all: bool
 ) -> Iterator[str]:
     if not past:
-        yield "no effects were judged in that time"
+        yield "no effects in that time"
         return
-    yield f"{len(past)} effects judged again, {len(differences)} would differ"
+    yield f"{count(len(past), 'past effect')}, {len(differences)} would be decided differently"
     kinds = Counter(
         f"{one['was']} -> {one['would_be']}" + (" (rewritten)" if one["rewritten"] else "")
         for one in differences

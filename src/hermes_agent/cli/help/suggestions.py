@@ -84,7 +84,10 @@ _USAGE_LENGTH = 120
 def unknown_command(word: str, names: Sequence[str]) -> tuple[str, str]:
     """The message and the hint for a command that is not among these."""
     if word.lower() in ("update", "upgrade", "self-update", "uninstall"):
-        return f"no command called {word!r}", "do it as you installed Hermes: with pip, pipx or uv"
+        return (
+            f"no command called {word!r}",
+            "use the tool you installed Hermes with: pip, pipx or uv",
+        )
     found = next((name for name, others in SYNONYMS.items() if word.lower() in others.split()), "")
     near = get_close_matches(word.lower(), [*names, *_reverse()], 1)
     meant = found or (_reverse().get(near[0], near[0]) if near else "")
@@ -109,8 +112,8 @@ def unknown_choice(parser: argparse.ArgumentParser, action: Any, value: Any) -> 
         )
     meant = f"did you mean {near}? " if (near := _near(str(value), choices)) else ""
     return UsageError(
-        f"{parser.prog}: {_named(action)} cannot be {value!r}",
-        f"{meant}it takes one of: {', '.join(choices)}",
+        f"{parser.prog}: not a valid {_named(action)}: {value!r}",
+        f"{meant}use one of: {', '.join(choices)}",
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from hermes_agent.cli.actions import emit
 from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.client.api import RuntimeClient
-from hermes_agent.cli.output.formatting import size, sure
+from hermes_agent.cli.output.formatting import count, size, sure
 from hermes_agent.cli.output.progress import Progress
 from hermes_agent.host.home import Home
 from hermes_agent.host.paths import find_home
@@ -40,11 +40,11 @@ def backup(options: argparse.Namespace) -> int:
     with Progress("writing the backup") as progress:
         done = write_backup(home, target, now, copy, progress.update)
     text = (
-        f"wrote {done.file}\n{done.files} files, {size(done.bytes)}, packed "
+        f"wrote {done.file}\n{count(done.files, 'file')}, {size(done.bytes)}, compressed to "
         f"{size(done.file.stat().st_size)}; read back and verified"
     )
     for path in done.left_out:
-        text += f"\nleft out: {path} is a link to a folder, or to nothing"
+        text += f"\nleft out: {path} is a link to a folder, or a broken link"
     document = {
         "file": str(done.file), "files": done.files, "bytes": done.bytes, "created": done.created,
         "left_out": list(done.left_out),
@@ -82,7 +82,7 @@ def restore(options: argparse.Namespace) -> int:
         with Progress("checking and unpacking the backup"):
             done, aside = restore_backup(archive, home, datetime.now().astimezone())
     what = "is intact" if options.check else f"was restored to {home}"
-    text = f"{archive} {what}: {done.files} files, {size(done.bytes)}, made {done.created}"
+    text = f"{archive} {what}: {count(done.files, 'file')}, {size(done.bytes)}, made {done.created}"
     if aside is not None:
         text += f"\nthe previous home is in {aside}"
     document = {

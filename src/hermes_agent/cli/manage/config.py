@@ -1,6 +1,6 @@
 """Show, get and set settings. `*` marks what differs from the default.
 
-HERMES_MODEL and HERMES_POLICY override the file, here and everywhere."""
+HERMES_MODEL and HERMES_POLICY override the file."""
 
 import argparse
 import json

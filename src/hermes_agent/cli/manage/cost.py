@@ -2,8 +2,7 @@
 
 Days are in UTC, as for the daily budget. Costs come from the tokens that the service counted and
 the catalogue's prices; calls whose price is unknown are counted separately. "cached" is the share
-of the input that came from the service's cache. The costs of deleted sessions are kept under their
-ids."""
+of the input that came from the service's cache. Deleted sessions keep their ids."""
 
 import argparse
 import time

@@ -18,7 +18,7 @@ from hermes_agent.cli.actions import add_action, add_actions, emit
 from hermes_agent.cli.arguments import Parser
 from hermes_agent.cli.home import home_and_settings, write_setting
 from hermes_agent.cli.mcp.serve import command
-from hermes_agent.cli.output.formatting import ago, table
+from hermes_agent.cli.output.formatting import ago, count, table
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.installation.extras import install_hint, needs
 
@@ -49,17 +49,19 @@ class _Parser(Parser):
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     actions = add_actions(parser, _list, parser_class=_Parser)
-    _add_arguments(add_action(actions, "add", _add, "use a server from now on"))
+    _add_arguments(add_action(actions, "add", _add, "add a server"))
     add_action(actions, "list", _list, "the configured servers and their tools")
     add_action(actions, "tools", _tools, "what a server offers", "name")
-    agree = add_action(actions, "agree", _agree, "show changed tools, and agree to them", "name")
-    agree.add_argument("mark", nargs="?", default="", metavar="MARK", help="agree to just these")
-    add_action(actions, "test", _test, "connect to a server and time it", "name")
+    agree = add_action(actions, "agree", _agree, "show changed tools, and accept them", "name")
+    agree.add_argument("mark", nargs="?", default="", metavar="MARK", help="accept exactly these")
+    add_action(actions, "test", _test, "connect to a server, and measure the time", "name")
     add_action(actions, "login", _login, "log in to a server with a browser", "name")
     add_action(actions, "logout", _logout, "log out of a server", "name")
-    add_action(actions, "remove", _remove, "stop using a server", "name")
+    add_action(actions, "remove", _remove, "remove a server", "name")
     serve = actions.add_parser(
-        "serve", help="be a server for other agents and editors", description=command.__doc__
+        "serve",
+        help="run Hermes as an MCP server, for other agents and editors",
+        description=command.__doc__,
     )
     command.arguments(serve)
     serve.set_defaults(act=command.serve)
@@ -71,7 +73,7 @@ def _add_arguments(add: argparse.ArgumentParser) -> None:
     )
     add.add_argument("name", help="its name: letters, digits, dashes and underscores")
     add.add_argument("--url", default="", help="the address of a remote server")
-    add.add_argument("--oauth", action="store_true", help="it needs a login with a browser")
+    add.add_argument("--oauth", action="store_true", help="the server needs a login with a browser")
     add.add_argument(
         "--header", action="append", default=[], metavar="'NAME: VALUE'",
         help="an HTTP header; repeatable",
@@ -120,7 +122,7 @@ def _state(row: dict[str, Any]) -> str:
     if row["seen"] is None:
         return "never connected"
     changed = f", {len(row['changed'])} changed" if row["changed"] else ""
-    return f"{row['tools']} tools{changed}, seen {ago(row['seen'], time.time())}"
+    return f"{count(row['tools'], 'tool')}{changed}, seen {ago(row['seen'], time.time())}"
 
 
 def _add(options: argparse.Namespace) -> int:
@@ -228,7 +230,7 @@ def _tools(options: argparse.Namespace) -> int:
     rows, left_out = asyncio.run(_offered(*_named(options)))
     text = table(("tool", ""), [(row["name"], row["about"]) for row in rows])
     if left_out:
-        text += f"\n{left_out} more are left out: their names are too long, or there are too many"
+        text += f"\n{left_out} more were left out: names too long, or too many tools"
     return emit(options, rows, text)
 
 
@@ -262,7 +264,7 @@ def _agree(options: argparse.Namespace) -> int:
     facts = cache.get(name, settings)
     changed = facts.changed() if facts else {}
     if facts is None or not changed:
-        return emit(options, {"name": name, "changed": {}}, f"no tool of {name} has changed")
+        return emit(options, {"name": name, "changed": {}}, f"no tools of {name} have changed")
     shown = {
         tool: list(unified_diff(lines(before), lines(now), "agreed to", "now", lineterm=""))
         for tool, (before, now) in sorted(changed.items())
@@ -279,8 +281,9 @@ def _agree(options: argparse.Namespace) -> int:
 def _test(options: argparse.Namespace) -> int:
     done = asyncio.run(_tried(*_named(options)))
     text = (
-        f"{options.name}: {done['title'] or 'a server without a name'}, {done['tools']} tools; "
-        f"ready in {done['seconds']:.2f} s (protocol {done['protocol']})"
+        f"{options.name}: {done['title'] or 'a server without a name'}, "
+        f"{count(done['tools'], 'tool')}; ready in {done['seconds']:.2f} s "
+        f"(protocol {done['protocol']})"
     )
     return emit(options, done, text)
 
@@ -309,7 +312,7 @@ def _login(options: argparse.Namespace) -> int:
     name, before, home = _named(options)
     settings = msgspec.structs.replace(before, oauth=True)
     if not settings.url:
-        raise UsageError(f"{name} is a program on this machine", "only remote servers have a login")
+        raise UsageError(f"{name} is a program on this machine", "only remote servers need a login")
     facts = asyncio.run(_logged_in(name, settings, home))
     if settings != before:
         plain = msgspec.to_builtins(settings)
@@ -317,7 +320,7 @@ def _login(options: argparse.Namespace) -> int:
         entry = {key: value for key, value in plain.items() if value != default[key]}
         write_setting(f"mcp.{name}", json.dumps(entry))
     count = len(facts.offered(settings))
-    return emit(options, {"name": name, "tools": count}, f"logged in to {name}: {count} tools")
+    return emit(options, {"name": name, "tools": count}, f"logged in to {name}, tools: {count}")
 
 
 async def _logged_in(name: str, settings: "McpServerSettings", home: Path) -> Any:

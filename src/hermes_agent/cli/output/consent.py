@@ -44,7 +44,7 @@ def rows(
     for section in view.sections:
         title = f"  {section.title}"
         if section.extra and fold:
-            yield Row(f"{title}, as the lines above make it: {fold.more}", "quiet")
+            yield Row(f"{title}, as changed by the lines above: {fold.more}", "quiet")
             continue
         if section.title:
             mark = "danger" if section.title == "dangerous" else "title"
@@ -151,7 +151,7 @@ def expiry(question: Mapping[str, Any], now: float) -> str:
     seconds = question["expires"] - now
     left = span(seconds if seconds < 60 else -(-seconds // 60) * 60)
     if question["purpose"] == "question":
-        return f"goes on without an answer in {left}"
+        return f"continues without an answer in {left}"
     return f"refused in {left} if nobody answers"
 
 

@@ -40,7 +40,7 @@ def event_line(event: Event) -> EventLine | None:
         case "compacted":
             return EventLine("the middle of the conversation was summarised to make room")
         case "rewound":
-            return EventLine(f"the conversation went back to before #{event['to']}")
+            return EventLine(f"the conversation was rewound to before #{event['to']}")
         case "branched":
             return EventLine(f"branched off from session {event['of']}")
         case "notice_issued":
@@ -48,7 +48,7 @@ def event_line(event: Event) -> EventLine | None:
         case "turn_resumed":
             return EventLine("the runtime is back and continues where it stopped", "↻")
         case "reconnected":
-            return EventLine("the runtime was gone; it is running again", "↻")
+            return EventLine("the runtime had stopped; it is running again", "↻")
         case "runtime_changed" if event["state"] != "well":
             return EventLine(f"the runtime is {event['state']}: {event['reason']}", "!")
         case "turn_finished" if event["reason"] != "done":
@@ -59,10 +59,10 @@ def event_line(event: Event) -> EventLine | None:
 def _route(event: Event) -> str:
     said = {
         "model": f"{event['to']} takes over from {event['model']}",
-        "key": f"{event['model']} is used with {event['to']}",
+        "key": f"{event['model']} now uses {event['to']}",
         "skipped": f"{event['model']} is skipped",
         "opened": f"{event['model']} is paused for a while",
-    }.get(event["step"], f"{event['model']} is tried again")
+    }.get(event["step"], f"{event['model']} is being tried again")
     return f"{said}: {one_line(event['reason'])}"
 
 
@@ -72,7 +72,7 @@ def _end(event: Event) -> str:
     hint = f"\nhint: {way_out}" if way_out else ""
     match event["reason"]:
         case "interrupted":
-            return "interrupted; what was done is kept"
+            return "interrupted; work so far is saved"
         case "budget":
             return f"paused at a {event['error'] or 'limit'}{hint}"
     return f"{event['error'] or event['reason']}{hint}"

@@ -21,13 +21,13 @@ def effects_text(effects: Sequence[Row]) -> str:
 
 
 def stays_text(effects: Sequence[Row]) -> str:
-    """`what was done stays: 1 effect: wrote app.py`; empty when nothing was done."""
-    return f"what was done stays done: {effects_text(effects)}" if effects else ""
+    """`not undone: 1 effect: wrote app.py`; empty when nothing was done."""
+    return f"not undone: {effects_text(effects)}" if effects else ""
 
 
 def rewind_text(report: Row) -> str:
     said = one_line(report["text"], 60)
-    lines = [f"back to before #{report['message']}: {said}", stays_text(report["effects"])]
+    lines = [f"rewound to before #{report['message']}: {said}", stays_text(report["effects"])]
     return "\n".join(line for line in lines if line)
 
 
@@ -39,7 +39,9 @@ def branch_text(branch: Row) -> str:
 def comparison_text(found: Row) -> str:
     left, right = found["sides"]
     if found["shared"]:
-        shared = f"the same up to event #{found['parted'] - 1}: {count(found['shared'], 'message')}"
+        shared = (
+            f"identical up to event #{found['parted'] - 1}: {count(found['shared'], 'message')}"
+        )
         shared += f", the last: {one_line(found['last'], 60)}"
     else:
         shared = "nothing in common"
@@ -90,7 +92,11 @@ def changes_text(session: Row, journal: Sequence[Row], file: str = "") -> str:
             path = str(data["path"]).removeprefix(f"{session['workspace']}/")
             names = f"--- {path}{' (new)' if data.get('created') else ''}\n+++ {path}"
             diffs.append("\n".join([names, *str(data["diff"]).split("\n")[2:]]))
-    note = f"commands may have changed more: {count(commands, 'command')} ran" if commands else ""
+    note = (
+        f"commands may have changed other files: {count(commands, 'command')} ran"
+        if commands
+        else ""
+    )
     return "\n".join([*(diffs or ["no recorded changes"]), *([note] if note else [])])
 
 

@@ -61,7 +61,7 @@ def stop(api: RuntimeClient) -> dict[str, Any] | None:
             time.sleep(POLL_SECONDS)
     raise HermesError(
         f"the runtime (pid {pid}) has not stopped after {STOP_SECONDS:.0f} s",
-        "it waits for an effect to end; `hermes logs` may say which",
+        "it is waiting for an effect to end; `hermes logs` may say which",
     )
 
 

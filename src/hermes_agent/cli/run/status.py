@@ -78,7 +78,7 @@ def _inspect(home: str) -> dict[str, Any]:
         return {
             **found,
             "reason": f"another program (pid {owner}) is using the home",
-            "hint": "a runtime can start once it has ended",
+            "hint": "a runtime can start when it has ended",
         }
     if any(os.path.exists(path) for path in socket_paths(home)):
         found["reason"] = "it was killed or crashed; `hermes logs` may say why"
@@ -102,7 +102,7 @@ def _learning(learning: dict[str, Any]) -> list[str]:
     if learning.get("trouble"):
         lines.append(f"learning   {one_line(learning['trouble'], 200)}")
     if given_up := learning.get("given_up"):
-        failed = f"{count(len(given_up), 'task')} given up: {'; '.join(given_up)}"
+        failed = f"gave up on {count(len(given_up), 'task')}: {'; '.join(given_up)}"
         lines.append(f"learning   {one_line(failed, 200)}")
     return lines
 

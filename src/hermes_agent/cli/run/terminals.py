@@ -44,7 +44,7 @@ def _list(options: argparse.Namespace) -> int:
         )
         for row in rows
     ]
-    head = ("terminal", "kind", "usable", "looks held by", "changes held by", "")
+    head = ("terminal", "kind", "usable", "read-only by", "confined by", "")
     text = table(head, cells)
     hint = "* is the default; `hermes config set terminal.default NAME` changes it"
     return emit(options, rows, f"{text}\n{hint}")
@@ -65,7 +65,7 @@ async def _checked(settings: "Settings") -> list[dict[str, Any]]:
     for kind in KINDS.values():
         if kind.name not in kinds.values():  # not checked: some take seconds to load
             lacking = missing(kind) or unset(kind, os.environ)
-            lacking = lacking or f"none configured in `terminals`; needs {kind.needs}"
+            lacking = lacking or f"not configured in `terminals`; needs {kind.needs}"
             rows.append(_row("-", kind.name, lacking, False, _held("it is not configured")))
     return rows
 
@@ -104,9 +104,9 @@ async def _held_at(name: str, settings: "Settings", missing: str) -> dict[str, s
     from hermes_agent.terminals.registry import lasts
 
     if missing:
-        return _held("it cannot be used")
+        return _held("not usable")
     if not lasts(settings.places[name]):
-        return _held(f"`hermes terminals test {name}` tells more")
+        return _held(f"see `hermes terminals test {name}`")
     try:
         async with _trial(name, settings, home_and_settings()[0]) as terminal:
             held = await _held_there(terminal)
@@ -126,7 +126,7 @@ def _test(options: argparse.Namespace) -> int:
     text = (
         f"{options.name}: {done['system']} in {done['workspace']}\n"
         f"ready in {done['ready']:.2f} s, a command took {done['command'] * 1000:.1f} ms\n"
-        f"looks held by the {done['looks']}, changes by the {done['changes']}"
+        f"read-only commands are confined by the {done['looks']}, others by the {done['changes']}"
         f"{done['why'] and '; ' + done['why']}"
     )
     return emit(options, done, text)

@@ -1,7 +1,7 @@
 """Ask one thing and print the answer.
 
 The answer goes to standard output, progress to standard error. On a terminal you are asked for
-approval; without one, whatever needs approval is refused."""
+approval; otherwise whatever needs approval is refused."""
 
 import argparse
 import os
@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="attach an image or a PDF; repeatable",
     )  # fmt: skip
     parser.add_argument(
-        "--no-runtime", action="store_true", help="work in this process; no runtime is started"
+        "--no-runtime", action="store_true", help="work in this process, without starting a runtime"
     )
     parser.add_argument("--quiet", action="store_true", help="print the answer and nothing else")
     json_option(parser)

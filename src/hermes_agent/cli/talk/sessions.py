@@ -30,11 +30,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument("--limit", type=positive, default=50, help="how many (default 50)")
     add_action(actions, "show", _show, "print what was said and done", "session")
     _search_arguments(add_action(actions, "search", _search, "search all sessions"))
-    resume = add_action(actions, "resume", _resume, "continue in a chat; without a name, the last")
+    resume = add_action(
+        actions, "resume", _resume, "continue a session in a chat; default: the last"
+    )
     resume.add_argument("session", nargs="?", default="", metavar="SESSION")
     _history_arguments(actions)
-    add_action(actions, "rename", _rename, "give it a name", "session", "name")
-    _export_arguments(add_action(actions, "export", _export, "write as Markdown, HTML or JSON"))
+    add_action(actions, "rename", _rename, "rename a session", "session", "name")
+    _export_arguments(
+        add_action(actions, "export", _export, "write a session as Markdown, HTML or JSON")
+    )
     delete = add_action(
         actions, "delete", _delete, "delete a session and all its messages", "session"
     )
@@ -43,7 +47,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def _history_arguments(actions: Any) -> None:
     rewind = add_action(
-        actions, "rewind", _rewind, "go back to before a message; what was done stays", "session"
+        actions, "rewind", _rewind, "go back to before a message; effects are not undone", "session"
     )
     number = "the number of your message, as `show` has it"
     rewind.add_argument("message", nargs="?", type=_message, default=0, help=number)
@@ -56,7 +60,7 @@ def _history_arguments(actions: Any) -> None:
     branch.add_argument("message", nargs="?", type=_message, default=0, help=f"up to {number}")
     branch.add_argument("--name", default="", help="a name for the branch")
     add_action(
-        actions, "compare", _compare, "where two sessions part, and what each did then",
+        actions, "compare", _compare, "where two sessions diverge, and what each did then",
         "session", "other",
     )  # fmt: skip
 
@@ -131,7 +135,7 @@ def _show(options: argparse.Namespace) -> int:
 def _search(options: argparse.Namespace) -> int:
     query = " ".join(options.words).strip()
     if not query:
-        raise UsageError("search for what?", "`hermes sessions search WORDS`")
+        raise UsageError("nothing to search for", "`hermes sessions search WORDS`")
     rows = connect().get(
         "/v1/search",
         q=query,
@@ -229,7 +233,7 @@ def interrupt_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def interrupt(options: argparse.Namespace) -> int:
-    """Stop what a session is doing, at once. What was done is kept."""
+    """Stop what a session is doing, at once. Its work so far is saved."""
     path = session_path(options.session)
     stopped = connect().post(f"{path}/interrupt")
     text = "interrupted" if stopped["interrupted"] else "the session was not working"

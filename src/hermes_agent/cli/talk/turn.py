@@ -93,6 +93,6 @@ def report(outcome: Event, as_json: bool, printer: Printer, **more: object) -> b
         case "parked":
             print(f"session {outcome['session']} is waiting for a decision", file=sys.stderr)
         case "interrupted":
-            kept = f"interrupted; session {outcome['session']} keeps what was done"
+            kept = f"interrupted; work so far is saved in session {outcome['session']}"
             print(kept, file=sys.stderr)
     return bool(reason == "done")

@@ -15,7 +15,7 @@ from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.arguments import positive
 from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone, quoted
 from hermes_agent.cli.home import home_and_settings, home_folder
-from hermes_agent.cli.output.formatting import one_line, span, table
+from hermes_agent.cli.output.formatting import count, one_line, span, table
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.text.terminal import clean
 
@@ -95,7 +95,7 @@ def checks_text(found: Row, now: float) -> str:
         ]  # fmt: skip
         lines.append(table(("log pattern", "service", "severity", "path", ""), logs))
     if not lines:
-        lines.append("nothing is watched yet\nhint: `hermes watch add NAME --run COMMAND`")
+        lines.append("no checks yet\nhint: `hermes watch add NAME --run COMMAND`")
     lines += [
         f"{row['path']}:{row['line']}:{row['column']}: {one_line(row['message'], 200)}"
         f"\nhint: {one_line(row['hint'], 200)}"
@@ -145,7 +145,7 @@ def _add(options: argparse.Namespace) -> int:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         _write_new(path, text)
     except FileExistsError:
-        raise UsageError(f"a check exists in {path}", "edit the file, or remove it") from None
+        raise UsageError(f"{path} already exists", "edit the file, or remove it") from None
     except OSError as error:
         raise HermesError(f"cannot write {path}: {error.strerror}", "`hermes doctor`") from None
     hint = f"`hermes watch run {options.name}` tests it" if options.run else "`hermes watch`"
@@ -176,7 +176,7 @@ def check_text(options: argparse.Namespace) -> str:
 
     if bool(options.log) != bool(options.pattern):
         raise UsageError(
-            "--log and --pattern go together", "name a log and the pattern that must not be in it"
+            "--log and --pattern go together", "give a log and the pattern to look for"
         )
     entry: Row = {"name": options.name}
     if options.log:
@@ -346,7 +346,7 @@ class WatchFeed:
     def _print_status(self, checks: list[Row], waiting: int) -> None:
         failing = sum(row["state"].get("ok") is False for row in checks)
         open = [feed for feed in self._feeds.values() if not feed.over]
-        words = [f"{len(checks)} checks", f"{failing} failing", f"{len(open)} incidents"]
+        words = [count(len(checks), "check"), f"{failing} failing", count(len(open), "incident")]
         words += [f"{waiting} waiting for people"] if waiting else []
         summary = f" · {open[-1].summary}" if open else ""
         self._view.status(", ".join(words) + summary, time.time())

@@ -12,7 +12,7 @@ from typing import Any
 from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.arguments import natural, positive
 from hermes_agent.cli.client.api import RuntimeClient
-from hermes_agent.cli.output.formatting import ago, one_line, stamp, table
+from hermes_agent.cli.output.formatting import ago, count, one_line, stamp, table
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.text.terminal import clean
 
@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     actions = add_actions(parser, _show, all=False)
-    show = add_action(actions, "show", _show, "what a new session gets")
+    show = add_action(actions, "show", _show, "the notes that a new session gets")
     show.add_argument("--all", action="store_true", help="also the notes that do not fit")
     add = add_action(actions, "add", _add, "remember something")
     add.add_argument("text", nargs="+", help="what to remember, in a sentence")
@@ -45,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
             help="its number in `log`; default: the last",
         )  # fmt: skip
     search = add_action(actions, "search", _search, "search all notes, also those that do not fit")
-    search.add_argument("words", nargs="+", help="any of them may match")
+    search.add_argument("words", nargs="+", help="match any of the words")
     search.add_argument("--limit", type=positive, default=20, help="how many (default 20)")
     why = add_action(actions, "why", _why, "where a note comes from, and its history")
     why.add_argument("id", type=positive, metavar="ID")
@@ -97,7 +97,7 @@ def _note_line(note: Row) -> str:
 def _search(options: argparse.Namespace) -> int:
     query = " ".join(options.words).strip()
     if not query:
-        raise UsageError("search for what?", "`hermes memory search WORDS`")
+        raise UsageError("nothing to search for", "`hermes memory search WORDS`")
     notes = connect().get("/v1/memory/search", query=query, limit=options.limit)
     return emit(options, notes, "\n".join(map(_note_line, notes)) or "nothing found")
 
@@ -150,7 +150,7 @@ def _withheld(api: RuntimeClient, note: Row) -> str:
 def why_text(found: Row, now: float) -> str:
     note, origin = found["note"], found["from"]
     model = f" ({one_line(note['model'])})" if note["model"] else ""
-    used = f"{note['used']} times, last {ago(note['last_used'], now)}" if note["used"] else "never"
+    used = count(note["used"], "time") if note["used"] != 1 else "once"
     lines = [_note_line(note), ""]
     lines.append(
         f"written    {stamp(note['created'])} by {note['by']}{model}, {one_line(note['source'])}"
@@ -158,7 +158,11 @@ def why_text(found: Row, now: float) -> str:
     if note["updated"] > note["created"]:
         lines.append(f"changed    {stamp(note['updated'])}")
     lines.append(f"confidence {note['confidence']:.0%}")
-    lines.append(f"used       {used}")
+    lines.append(
+        f"used       {used}, last {ago(note['last_used'], now)}"
+        if note["used"]
+        else "used       never"
+    )
     lines.append(f"now        {_standing(found)}")
     if origin is not None:
         title = f" ({one_line(origin['title'], 60)})" if origin["title"] else ""
@@ -225,7 +229,9 @@ def _reword(api: RuntimeClient, options: argparse.Namespace, seen: Row, text: st
 
 def _stripped(text: str) -> str:
     if not text.strip():
-        raise UsageError("the note is empty", "say what to remember, or `hermes memory remove ID`")
+        raise UsageError(
+            "the note is empty", "write what to remember, or run `hermes memory remove ID`"
+        )
     return text.strip()
 
 

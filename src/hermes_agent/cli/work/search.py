@@ -39,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     query = " ".join(options.words).strip()
     if not query:
-        raise UsageError("search for what?", "`hermes search WORDS`")
+        raise UsageError("nothing to search for", "`hermes search WORDS`")
     kind = KINDS[options.kind] if options.kind else ""
     rows = connect().get("/v1/recall", query=query, kind=kind, limit=options.limit)
     return emit(options, rows, found_text(rows))

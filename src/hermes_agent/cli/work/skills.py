@@ -1,4 +1,4 @@
-"""Skills: procedures written by you or by the agent, and what each is worth. Without an action, it
+"""Skills: procedures written by you or by the agent, and how well each works. Without an action, it
 lists them.
 
 A skill is a folder in `skills` of the home with a file SKILL.md, which you may edit by hand. One
@@ -48,7 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("--workspace", default="", help="working folder; default: this one")
     run.add_argument("--policy", default="", help="policy profile")
     terminal_option(run)
-    run.add_argument("--anyway", action="store_true", help="even if it is not proven")
+    run.add_argument("--anyway", action="store_true", help="even if the skill is not proven")
     run.add_argument("--quiet", action="store_true", help="print the answer and nothing else")
     lift = add_action(actions, "report", _report, "the measured effect of each skill")
     lift.add_argument("--image", default="", metavar="FILE.svg", help="also draw it as an image")
@@ -80,7 +80,9 @@ def _change_arguments(actions: Any) -> None:
     checking.add_argument(
         "name", metavar="NAME|FOLDER", help="a skill, or a folder that may be one"
     )
-    retire = add_action(actions, "retire", _retire, "stop using a skill; nothing is lost", "name")
+    retire = add_action(
+        actions, "retire", _retire, "stop using a skill; it can be restored", "name"
+    )
     retire.add_argument("--why", default="", metavar="TEXT", help="the reason, for its log")
     restore = add_action(
         actions, "restore", _restore, "restore a skill, or an earlier version", "name"
@@ -116,7 +118,7 @@ def _diff(options: argparse.Namespace) -> int:
         )
     a, b = options.versions or (0, 0)
     found = connect().get(f"{skill_path(options.name)}/diff", a=a, b=b)
-    return emit(options, found, clean(found["diff"]).rstrip("\n") or "they are the same")
+    return emit(options, found, clean(found["diff"]).rstrip("\n") or "the versions are identical")
 
 
 def _log(options: argparse.Namespace) -> int:
@@ -363,7 +365,7 @@ def new(options: argparse.Namespace) -> int:
     opens = has_terminal() and not options.json
     if not opens and not options.description.strip():
         raise UsageError(
-            "say what the skill does and when to use it",
+            "a skill needs a description of what it does and when to use it",
             f'hermes skills new {options.name} --description "…"',
         )
     api = connect()

@@ -1,4 +1,4 @@
-"""Jobs: what the agent does later or repeatedly, by itself. Without an action, it lists them.
+"""Jobs: what the agent does later or repeatedly, unattended. Without an action, it lists them.
 
   hermes task add --cron "0 */6 * * *" "Check the diff of main, send to Telegram"
   hermes task add "weekdays at 8" "What changed since yesterday?" --deliver telegram
@@ -48,13 +48,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--removed", action="store_true", help="also removed ones")
     showing = add_action(actions, "show", _show, "one job: its schedule, settings and last runs")
     editing = add_action(actions, "edit", _edit, "change a job")
-    pausing = add_action(actions, "pause", _pause, "stop a job from coming due")
+    pausing = add_action(actions, "pause", _pause, "pause a job")
     pausing.set_defaults(paused=True)
-    resuming = add_action(actions, "resume", _pause, "let a job come due again")
+    resuming = add_action(actions, "resume", _pause, "resume a paused job")
     resuming.set_defaults(paused=False)
-    running = add_action(actions, "run", _run, "run a job now, besides its schedule")
+    running = add_action(actions, "run", _run, "run a job now, in addition to its schedule")
     running.add_argument("--follow", action="store_true", help="show its progress until it ends")
-    removing = add_action(actions, "remove", _remove, "remove a job; its history stays")
+    removing = add_action(actions, "remove", _remove, "remove a job; its history remains")
     removing.add_argument("--yes", action="store_true", help="do not ask")
     for action in (showing, editing, pausing, resuming, running, removing):
         action.add_argument("job", metavar="JOB", help="its id or its name")
@@ -65,7 +65,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     past = add_action(actions, "history", _history, "runs, newest first")
     past.add_argument("job", metavar="JOB", nargs="?", default="", help="only this job")
     past.add_argument("--limit", type=positive, default=20, metavar="N")
-    add_action(actions, "check", _check, "check that every slot has a run and every target exists")
+    add_action(
+        actions,
+        "check",
+        _check,
+        "check that every scheduled time has a run and every target exists",
+    )
     deciding = add_action(actions, "decide", _decide, "decide the outcome of a parked run")
     deciding.add_argument("run", metavar="RUN", type=positive)
     deciding.add_argument("decision", choices=("done", "again", "failed"))
@@ -239,7 +244,7 @@ def _remove(options: argparse.Namespace) -> int:
     if not sure(f"Remove the job {name}?", options.yes):
         raise HermesError("nothing was removed", "--yes skips the question")
     row: Row = api.delete(_path(found["id"]))
-    text = f"{name} is removed; `hermes task history {found['id']}` still shows its runs"
+    text = f"{name} was removed; `hermes task history {found['id']}` still shows its runs"
     for one in _dependents(api, found):
         text += f"\nwarning: {one} runs after it and keeps using its last result"
     return emit(options, row, text)
@@ -285,7 +290,7 @@ def _history(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     faults: list[str] = connect().get("/v1/jobs/check")["faults"]
-    text = "\n".join(one_line(one, 300) for one in faults) or "every slot has its run"
+    text = "\n".join(one_line(one, 300) for one in faults) or "every scheduled time has its run"
     code = emit(options, faults, text)
     if faults and not options.json:
         raise HermesError(f"{count(len(faults), 'problem')} found", "`hermes logs` may say more")

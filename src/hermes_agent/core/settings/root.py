@@ -305,8 +305,8 @@ class GatewaySettings(Struct, frozen=True, forbid_unknown_fields=True):
     restarts: Count = 1
     """Restarts of a channel that fails this check before it is announced on another channel."""
     announce: Names = ()
-    """Where to announce that a channel is deaf, in order; empty means every other channel's home
-    chat."""
+    """Where to announce that a channel no longer receives messages, in order; empty means every
+    other channel's home chat."""
     busy: Literal["queue", "interrupt", "steer"] = "queue"
     """What a message does while the agent is working: `queue` waits for the end of the turn,
     `interrupt` stops the turn, `steer` joins it at its next step."""
@@ -333,7 +333,7 @@ class RuntimeSettings(Struct, frozen=True, forbid_unknown_fields=True):
     idle_seconds: Annotated[float, Meta(ge=0)] = 1800.0
     """Stop the runtime after it has been idle for this long; 0 means never."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """How much goes to `logs/runtime.log`."""
+    """The level of detail in `logs/runtime.log`."""
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):

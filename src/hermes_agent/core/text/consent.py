@@ -104,7 +104,7 @@ def _call(shown: str) -> tuple[str, list[tuple[str, list[str]]]]:
         if line.startswith("| ") and blocks:
             blocks[-1][1].append(line[2:])
         elif line.startswith("rewritten to "):
-            blocks.append(("runs instead, as a rule says", [line.removeprefix("rewritten to ")]))
+            blocks.append(("runs instead, because of a rule", [line.removeprefix("rewritten to ")]))
         else:
             blocks.append((line.removesuffix(":"), []))
     return tool, blocks
@@ -187,7 +187,7 @@ def _people(question: Mapping[str, Any]) -> Iterator[ConsentSection]:
     consent = question.get("consent") or {}
     lines = []
     if consent.get("by"):
-        lines.append(f"may be answered by: {visible(', '.join(consent['by']))}")
+        lines.append(f"can be answered by: {visible(', '.join(consent['by']))}")
     if consent.get("count", 1) > 1:
         agreed = visible(", ".join(question.get("agreed", ()))) or "nobody yet"
         lines.append(f"{consent['count']} people must agree; so far: {agreed}")
@@ -214,7 +214,7 @@ def _choices(question: Mapping[str, Any]) -> Iterator[ConsentAnswer]:
 def _answers(question: Mapping[str, Any]) -> Iterator[ConsentAnswer]:
     meanings = {"no": "refuses it", "yes": "allows it once"}
     if question["purpose"] == "budget":
-        meanings = {"no": "stops here", "yes": "goes on"}
+        meanings = {"no": "stops", "yes": "continues"}
     granted = _joined(map(grant_words, question.get("grants", ())))
     meanings["session"] = f"allows for this session: {granted}"
     ruled = _joined(rule_words(question.get("proposal", "")))
@@ -293,7 +293,7 @@ def _match_words(match: Mapping[str, Any]) -> str:
 
 
 def _start(text: str) -> str:
-    return text if len(text) <= EXACT else f"{text[:EXACT]} …` and all that follows, `r` shows it"
+    return text if len(text) <= EXACT else f"{text[:EXACT]} …` and the rest, which `r` shows"
 
 
 def _plain(value: str | Sequence[str]) -> str:

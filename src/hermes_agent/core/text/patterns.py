@@ -14,11 +14,11 @@ def matches(pattern: str, text: str) -> bool:
     values = {"text": _whole(text), "pattern": f"(?m){_whole(pattern)}"}
     found = _expression().eval(data=values)
     if found.type().name() != "BOOL":  # the library hands errors back as values
-        wrong = str(found.value()).rpartition("regular expression: ")[2]
+        wrong = str(found.value()).rpartition("regular expression: ")[2].partition(": (?m)")[0]
         raise UsageError(
-            f"{pattern!r} is no regular expression: {wrong}",
-            "RE2 reads them: without looking ahead or back, \\z for the end; "
-            "a plain text is written with \\ before signs such as . ( [",
+            f"not a valid regular expression: {pattern!r}: {wrong}",
+            "the syntax is RE2: no lookahead or lookbehind, \\z for the end; "
+            "put \\ before characters such as . ( [ to match them literally",
         )
     return bool(found.value())
 

@@ -202,7 +202,7 @@ class LocalApi:
         new = body_of(await request.body(), NewMessage)
         runtime = self._runtime
         if new.source in RESERVED:
-            raise UsageError(f"the source {new.source!r} is Hermes' own", "take another name")
+            raise UsageError(f"the source {new.source!r} is reserved", "use another name")
         if not new.text.strip() and not new.files:
             raise UsageError("the message is empty", 'say something: hermes ask "…"')
         key = new.key or secrets.token_hex(8)

@@ -27,8 +27,8 @@ def _exists(context: StoreContext) -> bool:
     path = folder / DATABASE
     if context.lost_commits:
         raise Damaged(
-            f"{path}-wal is damaged: what was written last is lost",
-            f"`hermes restore` puts a backup back; to go on without it, remove {path}-shm",
+            f"{path}-wal is damaged: the latest writes are lost",
+            f"`hermes restore` restores a backup; to continue without it, remove {path}-shm",
         )
     size = path.stat().st_size if path.exists() else None
     if not size:
@@ -51,7 +51,8 @@ def _identity(db: apsw.Connection, folder: Path) -> str | None:
     marker = folder / MARKER
     if marker.exists() and (wanted := marker.read_text().strip()) != found:
         raise Damaged(
-            f"{folder / DATABASE} is another store's ({found or 'no id'}, not {wanted})", RESTORE
+            f"{folder / DATABASE} belongs to another store ({found or 'no id'}, not {wanted})",
+            RESTORE,
         )
     return found
 
@@ -103,7 +104,7 @@ def connect_reader(context: StoreContext) -> Connection:
     folder = context.folder
     path = folder / DATABASE
     if not _exists(context):
-        raise Degraded(f"there is no database in {folder} yet", "the first message creates it")
+        raise Degraded(f"no database in {folder} yet", "the first message creates it")
     try:
         db = _readable(Connection(context, str(path), apsw.SQLITE_OPEN_READONLY))
     except (apsw.CantOpenError, apsw.ReadOnlyError):

@@ -145,9 +145,7 @@ def drop_dead_letter(db: Connection, number: int) -> None:
 
 
 def not_aside(number: int) -> NotFound:
-    return NotFound(
-        f"no message {number} was set aside", "`hermes gateway dead` lists those that were"
-    )
+    return NotFound(f"no undeliverable message {number}", "`hermes gateway dead` lists them")
 
 
 def failed_to_deal(db: Connection, number: int, why: str) -> int:

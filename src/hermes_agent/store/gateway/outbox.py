@@ -216,9 +216,7 @@ def again(db: Connection, id: int, now: float) -> OutboxEntry:
         (now, id),
     )
     if not found:
-        raise NotFound(
-            f"no delivery {id} was given up", "`hermes gateway dead` lists those that were"
-        )
+        raise NotFound(f"no undeliverable message {id}", "`hermes gateway dead` lists them")
     return _delivery(db, found[0])
 
 
@@ -229,9 +227,7 @@ def drop(db: Connection, id: int) -> None:
         (id,),
     )
     if not found:
-        raise NotFound(
-            f"there is no delivery {id} to drop", "`hermes gateway dead` lists what was given up"
-        )
+        raise NotFound(f"no undeliverable message {id}", "`hermes gateway dead` lists them")
     _forget(db, id)
 
 

@@ -107,7 +107,7 @@ def relation(incident: Incident, signal: Signal, topology: Sequence[MonitoredSer
     needs = {service.name: service.needs for service in topology}
     for service in filter(None, (incident.service, *incident.related)):
         if service == signal.service:
-            return f"it is of {service}, too"
+            return f"also about {service}"
         if signal.service in _below(service, needs):
             return f"{service} needs {signal.service}"
         if service in _below(signal.service, needs):

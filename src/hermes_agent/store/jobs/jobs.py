@@ -110,12 +110,12 @@ def key_known(db: Connection, key: str) -> bool:
 def refuse_name(db: Connection, name: str, number: int) -> None:
     """Refuse a name that is taken or that looks like an id."""
     if number_of(name) is not None:
-        raise UsageError(f"{name!r} is the id of a job, not a name", "choose another name")
+        raise UsageError(f"{name!r} is a job id, not a name", "choose another name")
     sql = "select number from jobs where name = ? and name <> '' and state <> 'removed'"
     if name and (taken := [one for (one,) in db.rows(sql, (name,)) if one != number]):
         raise UsageError(
-            f"job-{taken[0]} is called {name!r} already",
-            f"choose another name, or change that one: `hermes task edit {name}`",
+            f"job-{taken[0]} is already called {name!r}",
+            f"choose another name, or edit that one: `hermes task edit {name}`",
         )
 
 

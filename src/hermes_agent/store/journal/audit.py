@@ -130,7 +130,7 @@ def verify_audit(db: Connection, head: str = "") -> AuditReport:
         found_head = found_head or f"{number}:{hash.hex()}" == head
         before, last = hash, number
     if not found_head:
-        troubles.append(f"the log does not hold {head}: its end was cut off or it was rewritten")
+        troubles.append(f"the log does not contain {head}: its end was cut off or it was rewritten")
     troubles += _not_in_the_log(db)
     return AuditReport(last, f"{last}:{before.hex()}", tuple(troubles))
 

@@ -77,7 +77,7 @@ def session(db: Connection, reference: str) -> Session:
         raise NotFound(f"no session {reference!r}", LIST_HINT)
     if len(close) > 1:
         ids = ", ".join(one.id for one in close)
-        raise NotFound(f"{reference!r} begins several sessions", f"write more of it: {ids}")
+        raise NotFound(f"several sessions begin with {reference!r}", f"type more of it: {ids}")
     return close[0]
 
 

@@ -90,7 +90,7 @@ class _Batch:
 
     def _remove(self, before: Note) -> Note:
         if before.removed:
-            raise NotFound(f"note {before.id} is removed already", "`hermes memory log` says when")
+            raise NotFound(f"note {before.id} is already removed", "`hermes memory log` shows when")
         self._db.execute(
             "update notes set removed = 1, updated = ? where id = ?", (self._now, before.id)
         )

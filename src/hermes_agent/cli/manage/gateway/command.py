@@ -1,8 +1,8 @@
-"""Channels: how people reach the agent, who may, and what could not be delivered.
+"""Channels: how people reach the agent, who may talk to it, and what could not be delivered.
 
 hermes gateway setup telegram      set up a channel, and test it
-hermes gateway pair telegram       a code that lets a person in; --role owner for yourself
-hermes gateway status              which channels work, and when that was last proven"""
+hermes gateway pair telegram       a code that admits a person; --role owner for yourself
+hermes gateway status              which channels work, and when that was last verified"""
 
 import argparse
 from typing import Any
@@ -20,17 +20,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     actions = add_actions(parser, _status)
     _setup_arguments(add_action(actions, "setup", _setup, "set up a channel, or list them"))
     add_action(actions, "status", _status, "the state of each channel")
-    add_action(actions, "test", _test, "prove that a channel receives messages", "channel")
-    pair = add_action(actions, "pair", _pair, "a code that lets a person in", "channel")
+    add_action(actions, "test", _test, "check that a channel receives messages", "channel")
+    pair = add_action(actions, "pair", _pair, "a code that admits a person", "channel")
     pair.add_argument("--role", choices=("owner", "member"), default="member")
     pair.add_argument("--policy", default="", metavar="PROFILE", help="for their sessions")
-    pair.add_argument("--name", default="", help="the name rules use for them")
+    pair.add_argument("--name", default="", help="the name that rules use for them")
     add_action(actions, "people", _people, "who may talk to the agent")
     block = add_action(actions, "block", _block, "block a person")
     block.add_argument("who", metavar="WHO", help="a name, or the beginning of a hash")
     block.add_argument("--channel", default="", help="then WHO is a stranger's id on the platform")
     remove = add_action(
-        actions, "remove", _remove, "forget a person; allow-lists still apply", "who"
+        actions, "remove", _remove, "remove a person; allow-lists still apply", "who"
     )
     remove.add_argument("--yes", action="store_true", help="do not ask")
     dead = add_action(actions, "dead", _dead, "undeliverable messages, and those without a channel")
@@ -72,12 +72,12 @@ def status_lines(found: Row) -> list[str]:
             "`hermes gateway dead --drop all` deletes it"
         )
     for name, number in found.get("strangers", {}).items():
-        lines.append(f"{count(number, 'stranger')} wrote on {name} and got no answer")
+        lines.append(f"ignored on {name}: {count(number, 'stranger')}")
     return lines or ["no channel is set up; `hermes gateway setup` lists them"]
 
 
 def _state(row: Row) -> str:
-    """`last proven 40 s ago, last heard 3 min ago, 0 waiting`."""
+    """`last verified 40 s ago, last heard 3 min ago, 0 waiting`."""
     if "says" not in row:
         return one_line(f"not available: {row['error']}; {row['hint']}", 300)
     parts = [] if row["state"] == "up" else [row["state"]]
@@ -107,8 +107,8 @@ def _pair(options: argparse.Namespace) -> int:
     minutes = round(made["seconds"] / 60)
     text = (
         f"{made['code']}\n"
-        f"whoever sends this to the agent on {options.channel} within {minutes} minutes is let in "
-        f"as {options.role}"
+        f"whoever sends this to the agent on {options.channel} within {minutes} minutes is "
+        f"admitted as {options.role}"
     )
     if made["makes_home"]:
         text += "\ntheir chat becomes the channel's home, where approvals are asked for"
@@ -122,7 +122,7 @@ def _people(options: argparse.Namespace) -> int:
          row.get("policy", ""), row.get("by", ""), stamp(row["since"]) if row.get("since") else "")
         for row in rows
     ]  # fmt: skip
-    text = "nobody yet; `hermes gateway pair CHANNEL` makes a code that lets a person in"
+    text = "no people yet; `hermes gateway pair CHANNEL` makes a code that admits one"
     if cells:
         text = table(("channel", "hash", "name", "role", "policy", "by", "since"), cells)
     return emit(options, rows, text)
@@ -131,15 +131,15 @@ def _people(options: argparse.Namespace) -> int:
 def _block(options: argparse.Namespace) -> int:
     path = f"/v1/gateway/people/{quoted(options.who)}/block"
     row = connect().post(path, channel=options.channel)
-    return emit(options, row, f"{row['hash'][:8]} on {row['channel']} is blocked")
+    return emit(options, row, f"{row['hash'][:8]} on {row['channel']} is now blocked")
 
 
 def _remove(options: argparse.Namespace) -> int:
     api = connect()
-    if not options.json and not sure(f"forget {options.who}?", options.yes):
+    if not options.json and not sure(f"remove {options.who}?", options.yes):
         return 1
     row = api.delete(f"/v1/gateway/people/{quoted(options.who)}")
-    return emit(options, row, f"{row['hash'][:8]} on {row['channel']} is forgotten")
+    return emit(options, row, f"{row['hash'][:8]} on {row['channel']} is removed")
 
 
 def _dead(options: argparse.Namespace) -> int:
@@ -154,7 +154,7 @@ def _dead(options: argparse.Namespace) -> int:
             *((row, row["why"]) for row in found["arrived"]),
         )
     ]
-    text = "nothing is undeliverable"
+    text = "no undeliverable messages"
     if cells:
         text = table(("id", "where", "what", "why"), cells)
         text += "\nhint: `hermes gateway again ID` retries one, `dead --drop ID` deletes it"
@@ -172,4 +172,4 @@ def _drop(options: argparse.Namespace) -> int:
 
 def _again(options: argparse.Namespace) -> int:
     done = connect().post(f"/v1/gateway/again/{quoted(options.id)}")
-    return emit(options, done, f"{options.id} is being retried")
+    return emit(options, done, f"retrying {options.id}")

@@ -91,10 +91,10 @@ def _tested(channel: str) -> dict[str, Any]:
 
 def _report(options: argparse.Namespace, channel: str, done: dict[str, Any]) -> int:
     if done["proven_now"]:
-        proves = "messages to it arrive" if done["proof"] == "round-trip" else "it answers"
-        return emit(options, done, f"{channel}: proven just now: {proves}")
-    hint = done.get("hint") or "it is retried automatically; `hermes logs` may say more"
-    text = f"{channel}: not proven: {clean(str(done['error']))}\nhint: {clean(str(hint))}"
+        proves = "it receives messages" if done["proof"] == "round-trip" else "the platform answers"
+        return emit(options, done, f"{channel}: verified just now: {proves}")
+    hint = done.get("hint") or "it is retried automatically; see `hermes logs`"
+    text = f"{channel}: not verified: {clean(str(done['error']))}\nhint: {clean(str(hint))}"
     return emit(options, done, text, 1)
 
 

@@ -1,11 +1,11 @@
-"""Bring over what another agent has: settings, memory, skills, jobs and sessions of hermes-agent,
+"""Import what another agent has: settings, memory, skills, jobs and sessions of hermes-agent,
 OpenClaw or nanobot. Without an argument, it lists the homes that it finds.
 
-hermes import openclaw --dry-run    show what would come, what changes and what is left out
+hermes import openclaw --dry-run    show what would be imported, changed and left out
 hermes import openclaw              the same, then ask
 hermes import ~/old/.hermes --only memory,sessions
 
-The other home is only read, also while its agent runs. Keys are copied with --keys alone.
+The other home is only read, even while its agent runs. Keys are copied only with --keys.
 Skills arrive quarantined, jobs paused, channels switched off. A second import adds what is new."""
 
 import argparse
@@ -40,11 +40,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source", metavar="HOME", nargs="?", default="", help=f"a folder, or {', '.join(KNOWN)}"
     )
-    parser.add_argument("--dry-run", action="store_true", help="show the table, change nothing")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be imported; change nothing"
+    )
     parser.add_argument("--only", default="", metavar="PARTS", help=f"of {','.join(PARTS)}")
     parser.add_argument("--without", default="", metavar="PARTS", help="all but these parts")
     parser.add_argument("--keys", action="store_true", help="copy keys, too, into our .env")
-    parser.add_argument("--yes", action="store_true", help="do not ask; copies no keys by itself")
+    parser.add_argument(
+        "--yes", action="store_true", help="do not ask; keys are copied only with --keys"
+    )
     json_option(parser)
 
 
@@ -116,12 +120,12 @@ def _find(given: str) -> tuple[str, Path]:
         )
     path = Path(os.path.abspath(os.path.expanduser(given)))
     if not path.is_dir():
-        raise NotFound(f"no folder at {given!r}", "`hermes import` lists what there is")
+        raise NotFound(f"no folder at {given!r}", "`hermes import` lists the homes it finds")
     found = foreign_home(str(path))
     if found is None:
-        ours = "it is a home of ours; `hermes backup` and `hermes restore` copy those"
+        ours = "it is a Hermes home; `hermes backup` and `hermes restore` copy it"
         raise UsageError(
-            f"{path} is no home of {', '.join(KNOWN)}",
+            f"not a home of {', '.join(KNOWN)}: {path}",
             ours if (path / OURS).exists() else "name the folder with its configuration",
         )
     return found, path
@@ -261,7 +265,7 @@ def _setting(home: PeerHome, folder: Path, name: str, value: Any, *, write: bool
             "settings",
             name,
             "known" if same else "left out",
-            "" if same else f"yours stays: {now}",
+            "" if same else f"keeps yours: {now}",
         )
     try:
         if write:
@@ -405,5 +409,5 @@ def _report(home: PeerHome, target: str, items: list[Item], *, keys: bool) -> st
             "keys were not copied: `hermes import … --keys`, or `hermes model key SERVICE`"
         )
     if target == os.path.expanduser(ASIDE):
-        lines.append(f"this home is {ASIDE}, because ~/.hermes is another program's")
+        lines.append(f"this home is {ASIDE}, because ~/.hermes belongs to another program")
     return "\n".join(lines)

@@ -231,7 +231,7 @@ def _copy(path: Path, journal: Path, target: Path) -> None:
             shutil.copyfile(journal, target.with_name(target.name + "-wal"))
         if _state(path, journal) == before:
             return
-    raise OSError(None, "it changes all the time; stop the other agent and try again")
+    raise OSError(None, "it keeps changing; stop the other agent and try again")
 
 
 def _state(path: Path, journal: Path) -> object:
@@ -253,7 +253,7 @@ def turns_of(messages: Iterable[Message]) -> Iterator[Row]:
         if one.role == "user" or turn is None:
             if turn is not None:
                 yield turn
-            opening = text if one.role == "user" else "(it began by itself)"
+            opening = text if one.role == "user" else "(started by the agent)"
             turn = {"key": one.id, "time": one.time, "text": opening, "replies": [], "model": ""}
             if one.role == "user":
                 continue

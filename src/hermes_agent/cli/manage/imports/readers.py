@@ -72,7 +72,7 @@ def _hermes_agent(home: PeerHome, stack: ExitStack) -> None:
             db = PeerDatabase(path, stack)
             db.columns("tasks")
             cards = next(db.rows("select count(*) n from tasks"))["n"]
-            home.leave("board", count(cards, "card"), "there is no board here")
+            home.leave("board", count(cards, "card"), "Hermes has no board")
     if isinstance(servers := config.get("mcp_servers"), dict):
         _servers(home, servers)
 
@@ -111,7 +111,7 @@ def _hermes_settings(home: PeerHome, config: Row, variables: dict[str, str]) -> 
         and variable not in home.keys
     )
     if others:
-        home.leave("keys", ", ".join(others), "nothing that is imported uses them")
+        home.leave("keys", ", ".join(others), "not used by anything imported")
 
 
 def _services(config: Row) -> Iterator[tuple[str, Row]]:
@@ -237,11 +237,11 @@ def _openclaw_jobs(home: PeerHome, stack: ExitStack) -> Iterator[Row]:
 def _openclaw_job(home: PeerHome, job: Row) -> None:
     payload, given = job.get("payload") or {}, job.get("schedule") or {}
     if str(job.get("declarationKey") or "") or payload.get("kind") == "heartbeat":
-        home.leave("jobs", _name(job), "it is OpenClaw's own upkeep")
+        home.leave("jobs", _name(job), "internal to OpenClaw")
         return
     prompt = payload.get("message") or payload.get("text") or ""
     if not prompt:
-        home.leave("jobs", _name(job), f"it is not a prompt but {payload.get('kind')}")
+        home.leave("jobs", _name(job), f"not a prompt: {payload.get('kind')}")
         return
     _add_job(home, job, str(prompt), _when(given, "at", "everyMs"), str(given.get("tz") or ""))
 
@@ -395,7 +395,7 @@ def _workspace(home: PeerHome, folder: str, memory: str) -> None:
 def _document(home: PeerHome, path: str, name: str) -> None:
     text = home.text("documents", path)
     if any(mark in text for mark in _TEMPLATES):
-        home.leave("documents", name, f"it is the text that {home.peer} ships")
+        home.leave("documents", name, f"unchanged default of {home.peer}")
     elif text.strip():
         home.documents[name] = text
 
@@ -438,7 +438,7 @@ def _servers(home: PeerHome, servers: Row) -> None:
 def _add_job(home: PeerHome, job: Row, prompt: str, when: str, zone: str) -> None:
     name = re.sub(r"[/\s]+", " ", str(job.get("name") or "")).strip()[:80]
     if when and seconds_of(when) and seconds_of(when) < time.time():
-        home.leave("jobs", _name(job), "it was due once, and that is over")
+        home.leave("jobs", _name(job), "it was due once, in the past")
         return
     home.jobs.append(
         {"key": str(job.get("id") or name), "prompt": prompt, "when": when, "name": name,

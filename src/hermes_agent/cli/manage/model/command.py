@@ -12,7 +12,7 @@ hermes model key SERVICE            store a key (read from the terminal or stand
 hermes model login SERVICE          sign in with a code on another device; logout signs out
 hermes model refresh [URL|FILE]     update the catalogue
 
-A model without a key is not chosen unless you say --yes.
+A model without a key is chosen only with --yes.
 """
 
 import argparse
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 
 
 DEFAULTS = {
-    "main": "none: `hermes model NAME`",
+    "main": "none; `hermes model NAME` chooses one",
     "fallbacks": "none",
     "cheap": "the main models",
-    "compaction": "the session's own",
-    "review": "the cheap ones",
-    "titles": "none: the first line is the title",
-    "vision": "none: images are left out",
+    "compaction": "the session's model",
+    "review": "the cheap models",
+    "titles": "off (uses the first line)",
+    "vision": "off (images are left out)",
     "judge": "the main models",
 }
 SHOWN = 50
@@ -71,7 +71,7 @@ TAKES: dict[str, tuple[str, ...]] = {
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="WORD", help="see above")
-    parser.add_argument("--search", default="", metavar="WORDS", help="list: words that must match")
+    parser.add_argument("--search", default="", metavar="WORDS", help="list: words to match")
     parser.add_argument("--service", default="", help="list: only this service")
     parser.add_argument("--limit", type=positive, help="list: how many (default 50)")
     parser.add_argument("--session", default="", help="choose for this session: its id or name")
@@ -155,7 +155,7 @@ def _current(models: "ModelRegistry", settings: "Settings", options: argparse.Na
     effort, date = settings.models.reasoning_effort, models.catalogue.date
     lines = [
         table(("use", "model", "context", "$ in/out per M"), cells),
-        f"reasoning effort: {effort or 'default of the model'}; catalogue of {date}",
+        f"reasoning effort: {effort or 'the default of the model'}; catalogue of {date}",
         *variable_warning(),
         *dict.fromkeys(_warning(row) for row in rows if row["trouble"]),
     ]
@@ -257,11 +257,11 @@ def _use(models: "ModelRegistry", rest: list[str], options: argparse.Namespace) 
         from difflib import get_close_matches
 
         if rest[:1] == ["main"]:
-            raise UsageError("the main model has no list", "`hermes model NAME` chooses it")
+            raise UsageError("main is a single model, not a list", "`hermes model NAME` chooses it")
         near = get_close_matches(rest[0], USES, 1) if rest else []
         meant = f"did you mean {near[0]}? " if near else ""
         raise UsageError(
-            f"no use called {rest[0]!r}" if rest else "name a use",
+            f"no use called {rest[0]!r}" if rest else "no use given",
             f"{meant}one of {', '.join(USES)}, then its models in order",
         )
     names = list(dict.fromkeys(models.resolve(absolute_model(name)) for name in rest[1:]))
@@ -389,7 +389,7 @@ def _list(models: "ModelRegistry", rest: list[str], options: argparse.Namespace)
     ]  # fmt: skip
     text = table(("model", "context", "$ in/out per M", "can"), cells)
     if len(found) > len(shown):
-        text += f"\nand more: --limit {limit * 4} shows them, words narrow them down"
+        text += f"\nthere are more: use --limit {limit * 4}, or add search words"
     text += "".join(f"\n! {hint}" for hint in {row["missing"]: 0 for row in rows if row["missing"]})
     return emit(options, rows, text)
 
@@ -406,20 +406,20 @@ def _closest_words(catalogue: "Catalogue", words: str) -> str:
 
 
 def _abilities(row: dict[str, Any]) -> str:
-    able = [name for name in ("tools", "sees", "reads") if row[name]]
-    return ", ".join([*able, *(["thinks"] if row["efforts"] else [])])
+    words = {"tools": "tools", "sees": "vision", "reads": "documents", "efforts": "reasoning"}
+    return ", ".join(word for key, word in words.items() if row[key])
 
 
 def _show(models: "ModelRegistry", rest: list[str], options: argparse.Namespace) -> int:
     if len(rest) != 1:
-        raise UsageError("name one model", "hermes model show NAME")
+        raise UsageError("name one model", "`hermes model show NAME`")
     name = models.resolve(absolute_model(rest[0]))
     facts = models.facts(name)
     row = {"model": name, **_state_of(models, name)}
     known = models.catalogue.facts(name) or name.startswith(("scripted/", "local/"))
     lines = [
-        f"{name}{'' if known else ' (not in the catalogue: these are guesses)'}",
-        f"  context  {facts.context:,} tokens, at most {facts.max_output:,} of output",
+        f"{name}{'' if known else ' (not in the catalogue; these are guesses)'}",
+        f"  context  {facts.context:,} tokens; output up to {facts.max_output:,}",
     ]
     if not facts.rates:
         lines.append(f"  price    unknown; `models.prices.{name}` in config.yaml sets it")
@@ -431,7 +431,7 @@ def _show(models: "ModelRegistry", rest: list[str], options: argparse.Namespace)
         lines.append(f"  price    {price}, per million tokens{above}")
     lines += [
         f"  can      {_abilities(row) or 'text only'}",
-        f"  efforts  {', '.join(row['efforts']) or 'none to choose'}",
+        f"  efforts  {', '.join(row['efforts']) or 'not adjustable'}",
         f"  usable   {'yes' if row['usable'] else 'no: ' + row['trouble']}",
     ]
     return emit(options, row, "\n".join([*lines, *[f"hint: {row['hint']}"] * bool(row["hint"])]))

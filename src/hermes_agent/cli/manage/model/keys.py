@@ -92,7 +92,7 @@ def _key(name: str, options: argparse.Namespace) -> int:
         return emit(options, {"service": name, "forgotten": gone}, text)
     secret = read_secret(f"key for {name} (not shown): ")
     if not secret:
-        raise UsageError("no key was given; nothing was changed", "type it, or pipe it in")
+        raise UsageError("no key given; nothing was changed", "type it, or pipe it in")
     where = store_key(name, service, secret, "keyring" if options.keyring else "env-file", home)
     label = f"keyring:{SERVICE}/{name}" if options.keyring else service.key_variables[0]
     overridden = _overridden(name, label)
@@ -112,7 +112,7 @@ def _overridden(name: str, label: str) -> str:
     used = [key["label"] for row in rows if row["name"] == name for key in row["keys"]]
     if label in used:
         return ""
-    return f"{', '.join(used)} is used before it; models.keys.{name} in config.yaml sets the order"
+    return f"{', '.join(used)} takes precedence; models.keys.{name} in config.yaml sets the order"
 
 
 def read_secret(prompt: str) -> str:
@@ -134,8 +134,8 @@ def _login(name: str, options: argparse.Namespace) -> int:
     if way is None:
         others = ", ".join(name for name, service in SERVICES.items() if service.login)
         raise UsageError(
-            f"{name} has no sign-in with a code",
-            f"`hermes model key {name}` stores a key; sign-in works for {others}",
+            f"{name} does not support signing in with a code",
+            f"`hermes model key {name}` stores a key; signing in works for {others}",
         )
 
     def show(code: str, url: str) -> None:

@@ -5,9 +5,9 @@ hermes setup model      only the model: keys and servers are found and tested
 hermes setup policy     only what Hermes may do without asking
 hermes setup channel    only a way to reach Hermes by chat or e-mail
 
-Every step can be skipped and repeated; Enter keeps what is set. Ctrl-C leaves at any time: a step
-is saved when it is done, or not at all. Each service is tested with one small question, which costs
-a fraction of a cent."""
+Every step can be skipped and repeated; Enter keeps the current value. Ctrl-C leaves at any time; a
+step is saved when it is done, or not at all. Each service is tested with one small question, which
+costs a fraction of a cent."""
 
 import argparse
 import signal
@@ -27,9 +27,9 @@ from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.settings.root import Settings
 
 STEPS = {
-    "model": "what answers you",
+    "model": "which model answers you",
     "policy": "what Hermes may do without asking",
-    "channel": "how to reach it, besides this terminal",
+    "channel": "how to reach Hermes, besides this terminal",
 }
 SANDBOX = "sandbox"
 PROFILES = ("careful", "operate", "observe", SANDBOX)
@@ -39,7 +39,9 @@ PROFILES = ("careful", "operate", "observe", SANDBOX)
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("step", nargs="?", default="", metavar="STEP", help=", ".join(STEPS))
     parser.add_argument(
-        "--yes", action="store_true", help="take every proposal; ask nothing, open no chat"
+        "--yes",
+        action="store_true",
+        help="accept every suggestion; do not ask, do not open the chat",
     )
     parser.add_argument(
         "--store-keys", action="store_true", help="store the key that is used in the home"
@@ -56,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if not options.yes and (options.json or not has_terminal):
         why = "--json asks nothing" if options.json else "no terminal to prompt on"
-        raise UsageError(why, "--yes takes every proposal; --json reports what was found")
+        raise UsageError(why, "--yes accepts every suggestion; --json reports what was found")
     home = home_folder()
     _check(home)
     setup = Setup(Prompts(asks=not options.yes, quiet=options.json), home, options)
@@ -160,7 +162,7 @@ class Setup:
         return 0
 
     def _no_model(self, step: ModelStep, settings: Settings) -> int:
-        stays = f"The model stays {settings.model}" if settings.model else "No model yet"
+        stays = f"Keeping the model {settings.model}" if settings.model else "No model yet"
         if self._prompts.asks:
             self._prompts.say(f"{stays}; `hermes setup model` chooses one at any time.", "dim")
             return 0
@@ -168,7 +170,7 @@ class Setup:
         hint = "`hermes model key SERVICE` stores a key; builtin/responder needs none"
         if waiting:
             hint = f"--store-keys agrees to store {waiting[0].service.origin} in {self._home}"
-        self._report |= {"error": f"no model was chosen: none answers. {stays}", "hint": hint}
+        self._report |= {"error": f"no model was chosen: none answered. {stays}", "hint": hint}
         self._prompts.say(f"{self._report['error']}\nhint: {hint}")
         return 1
 
@@ -180,15 +182,15 @@ class Setup:
         own = {file.profile for file in policies.own if file.profile}
         names = [*PROFILES, *sorted(own - {*PROFILES})]
         rows = [
-            Choice(name, "Set now. " * (name == current) + _first_sentence(policies.profiles[name]))
+            Choice(name, "Current. " * (name == current) + _first_sentence(policies.profiles[name]))
             for name in names
         ]
         default = names.index(current) if current in names else -1
         place = self._prompts.choose("How much may Hermes do without asking?", rows, default)
         chosen = names[place] if place >= 0 else current
         if chosen == SANDBOX != current and not self._prompts.yes(
-            "Everything would run without a question, deleting too. Is this a machine that may be "
-            "lost?", default=False,
+            "Everything would run without asking, deletions included. Is this machine disposable?",
+            default=False,
         ):  # fmt: skip
             chosen = current
         if chosen != current:
@@ -204,7 +206,7 @@ class Setup:
         channels = self._settings().channels
         manifests = ChannelRegistry(home=self._home).manifests()
         rows = [
-            Choice(name, "Set up already. " * (name in channels) + _first_sentence(one.about))
+            Choice(name, "Already set up. " * (name in channels) + _first_sentence(one.about))
             for name, one in sorted(manifests.items())
         ]
         self._report["chosen"]["channels"] = sorted(channels)

@@ -143,10 +143,10 @@ class ModelStep:
         current = self._settings.model
         rows: list[tuple[Choice, Pick]] = []
         for trial in self.working:
-            note = self._price(trial) + (", set now" if trial.model == current else "")
+            note = self._price(trial) + (", current" if trial.model == current else "")
             rows.append((Choice(trial.model, note), partial(self._accept, trial)))
         if current and current not in [trial.model for trial in self.working]:
-            note = "set now" if self._needs_no_service else "set now, but it does not answer"
+            note = "current" if self._needs_no_service else "current, but it does not answer"
             place = 0 if self._needs_no_service else len(rows)
             rows.insert(place, (Choice(current, note), lambda: ChosenModel(current)))
         if any(len(trial.windows) > 1 for trial in self.working):
@@ -154,9 +154,9 @@ class ModelStep:
         return [
             *rows,
             (Choice("an API key", "of a service such as Anthropic or OpenAI"), self._type_key),
-            (Choice("your own server", "any OpenAI-compatible address"), self._type_address),
+            (Choice("your own server", "any OpenAI-compatible API"), self._type_address),
             (Choice("sign in", "with a code: ChatGPT, Nous, xAI"), self._sign_in),
-            (Choice("none yet", "what works without a language model"), self._without),
+            (Choice("none yet", "use what works without a language model"), self._without),
         ]
 
     def _price(self, trial: ServiceTrial) -> str:
@@ -180,8 +180,8 @@ class ModelStep:
         what = " and ".join(kept)
         if not service.needs_storing:
             self._prompts.say(
-                f"Only this environment has {what}: started from another shell or by systemd, "
-                "Hermes could not answer."
+                f"Only this environment has {what}: Hermes would not have it when started from "
+                "another shell or by systemd."
             )
         store = self._prompts.yes(f"Store {what} for Hermes?", default=True)
         return ChosenModel(trial.model, trial, cheap, store)
@@ -189,7 +189,7 @@ class ModelStep:
     def _another(self) -> ChosenModel | None:
         several = [trial for trial in self.working if trial.windows]
         rows = [Choice(one.service.name, f"{len(one.windows)} models") for one in several]
-        place = self._prompts.choose("Of which service?", rows, 0) if len(rows) > 1 else 0
+        place = self._prompts.choose("From which service?", rows, 0) if len(rows) > 1 else 0
         if place < 0:
             return None
         trial = several[place]
@@ -198,7 +198,7 @@ class ModelStep:
         self._prompts.say(", ".join(names[:SHOWN]) + more, "dim")
         name = self._prompts.text("model", names[0]).removeprefix(f"{trial.service.name}/")
         if name not in names:
-            raise HermesError(f"{trial.service.name} lists no model called {name!r}")
+            raise HermesError(f"{trial.service.name} does not list a model called {name!r}")
         return self._tested(trial.service, f"{trial.service.name}/{name}")
 
     def _tested(self, service: FoundService, model: str = "") -> ChosenModel | None:

@@ -124,7 +124,7 @@ class Prompts:
             named = [n for n, one in enumerate(choices) if one.label.lower().startswith(said)]
             if len(named) == 1:
                 return named[0]
-            self.say(f"{said!r} is not one of them")
+            self.say(f"not one of the choices: {said!r}")
 
     def _rows(self, choices: Iterable[Choice], default: int) -> None:
         rows = list(choices)

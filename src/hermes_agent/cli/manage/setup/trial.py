@@ -26,7 +26,7 @@ FRAME_SECONDS = 0.1
 _NO_MODEL = {
     "ollama": "`ollama pull qwen3` downloads one",
     "lmstudio": "download and load one in LM Studio",
-    "azure": "its models are deployments of yours: `hermes model azure/DEPLOYMENT`",
+    "azure": "its models are your deployments: `hermes model azure/DEPLOYMENT`",
 }
 
 
@@ -122,7 +122,7 @@ class ServiceTester:
             async with awake(self._list_seconds):
                 listed = await registry.list_models(service)
         except TimeoutError:
-            waited = f"sent no list of models in {self._list_seconds:g} seconds"
+            waited = f"sent no list of models within {self._list_seconds:g} seconds"
             url = trial.service.url
             raise ModelError(
                 "timeout", waited, f"check what listens at {url}" * bool(url)
@@ -139,7 +139,9 @@ class ServiceTester:
             async with awake(patience):
                 tested = await probe(name, registry.open([name]).stream(QUESTION))
         except TimeoutError:
-            raise ModelError("timeout", f"{name} gave no answer in {patience:g} seconds") from None
+            raise ModelError(
+                "timeout", f"{name} did not answer within {patience:g} seconds"
+            ) from None
         return trial._replace(error=tested.error, hint=tested.hint, kind=tested.trouble)
 
 

@@ -1,8 +1,8 @@
 """`hermes mcp serve`: Hermes as an MCP server, for other agents, editors and chats.
 
 Every effect passes the gate, as with any other client. It serves over standard input and output by
-default; with --http over streamable HTTP at /mcp, to whoever has the token. Approvals are asked of
-the client's user where the client supports that (elicitation), and refused where it does not."""
+default; with --http over streamable HTTP at /mcp, to whoever has the token. The client's user
+is asked for approval if the client supports that (elicitation); otherwise it is refused."""
 
 import argparse
 import os
@@ -58,7 +58,7 @@ def address(text: str) -> tuple[str, int]:
     """`8000`, `localhost:8000`, `[::1]:8000`."""
     host, _, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise UsageError(f"not an address: {text!r}", "write PORT or HOST:PORT, such as 8000")
+        raise UsageError(f"not a valid address: {text!r}", "write PORT or HOST:PORT, such as 8000")
     return host.strip("[]") or LOOPBACK[0], int(port)
 
 

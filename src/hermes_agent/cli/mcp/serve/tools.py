@@ -233,7 +233,7 @@ class Tools:
         """Search all sessions. All words must match; `disk*` matches by prefix, `"a b"` exactly.
         `since` is 2d, 3h or a date."""
         if not query.strip():
-            raise UsageError("search for what?", "name words in `query`")
+            raise UsageError("nothing to search for", "name words in `query`")
         asked = {
             "q": query,
             "session": session,

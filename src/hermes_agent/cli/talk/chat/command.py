@@ -31,7 +31,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if options.session and options.last:
-        raise UsageError("--session and --continue name two sessions", "leave one of them out")
+        raise UsageError("use either --session or --continue", "leave out one of them")
     opening = new_session(
         options,
         "leave out --session and --continue to open a new one; /model in the chat switches the "

@@ -124,7 +124,9 @@ def _parked(talk: ChatSession, words: str) -> str:
     if not words:
         return parked_text(talk.api.get("/v1/parked"), time.time())
     if decision not in DECISIONS:
-        raise UsageError(f"no decision {decision!r}", f"decide one of: {', '.join(DECISIONS)}")
+        raise UsageError(
+            f"not a valid decision: {decision!r}", f"use one of: {', '.join(DECISIONS)}"
+        )
     decide(talk.api, effect.strip(), decision)
     return f"{decision}: the turn continues"
 
@@ -134,7 +136,7 @@ def _approvals(talk: ChatSession, words: str) -> str:
     if not words:
         return questions_text(talk.api.get("/v1/questions"), time.time())
     if not answer:
-        raise UsageError("give an answer: /approvals ID yes|no|TEXT")
+        raise UsageError("write an answer: /approvals ID yes|no|TEXT")
     answer_question(talk.api, id, answer.strip())
     return f"{id}: {answer.strip()}"
 
@@ -179,7 +181,7 @@ def _retry(talk: ChatSession, words: str) -> str:
     if report["effects"] and words != "anyway":
         return (
             f"{stays_text(report['effects'])}\n"
-            "/retry anyway  sends your message again; the agent may do them twice"
+            "/retry anyway  sends your message again; the agent may repeat them"
         )
     talk.outgoing = _rewind(talk, report)["text"]
     return f"sending again: {one_line(talk.outgoing, 60)}"

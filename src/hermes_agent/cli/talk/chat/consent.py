@@ -237,7 +237,9 @@ class ConsentPane:
         if self._buffer.text and (self._not_an_answer or question["purpose"] != "question"):
             text = "  Enter sends what you typed as a message; Tab sets it aside to answer this"
             if typed_answer(question, self._buffer.text.strip()) not in (None, "no"):
-                text = "  words do not agree: Tab sets them aside, then a single letter answers"
+                text = (
+                    "  words are not an answer: Tab sets them aside, then a single letter answers"
+                )
             return [("class:consent-quiet", f"{text}\n"), *notes]
         if question["purpose"] == "question":
             keys = "↑↓ choose, Enter answers; or type an answer" if view.answers else ""

@@ -378,7 +378,7 @@ class ChatView:
         seconds = sum(call.event["seconds"] for call in looks)
         what = one_line(" · ".join(call.line.strip() for call in looks), 45)
         times = f"{seconds:.1f} s  [{looks[0].number}-{looks[-1].number}]"
-        return [ViewPiece("ok", f"✓ looked {len(looks)} times: {what}  {times}")]
+        return [ViewPiece("ok", f"✓ {len(looks)} read-only calls: {what}  {times}")]
 
     def _call_parked(self, event: Event) -> list[ViewPiece]:
         self._running.pop(event["effect"], None)
@@ -415,7 +415,7 @@ class ChatView:
     # the runtime
 
     def _gone(self, event: Event) -> list[ViewPiece]:
-        self._problem = "the runtime is gone"
+        self._problem = "the runtime has stopped"
         if event["stopped"]:
             return [warning("the runtime was stopped; your next message starts it again")]
         return []

@@ -208,7 +208,7 @@ class IncidentNarrator:
                 yield from self._judged(time, event)
             case "call_finished" if not event["ok"] and event["effect"] not in self._looking:
                 yield from self._seen()
-                word = "not so" if event["tool"] == "incident" else "failed"
+                word = "rejected" if event["tool"] == "incident" else "failed"
                 said = f"{event['tool']}: {one_line(event['text'], 200)}"
                 yield self._said(time, word, said, "bad")
             case "turn_resumed" if not self._name:
@@ -243,9 +243,9 @@ class IncidentNarrator:
                 return  # the timeline tells it
             case "delegate":
                 tasks = given.get("tasks") or [given]
-                said = self._why() or (f"{len(tasks)} children work in parallel",)
+                said = self._why() or (f"{len(tasks)} subagents work in parallel",)
                 details = tuple(_task(task) for task in tasks)
-                yield self._said(time, "splits up", said[0], "act", details)
+                yield self._said(time, "delegates", said[0], "act", details)
             case "skill":
                 named = f"the skill {given.get('name', '')}"
                 if not given.get("file"):
