@@ -26,13 +26,13 @@ ADDING = frozenset({"anthropic", "openai", "gemini", "mistral", "codex", "samban
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="write the catalogue that ships")
+    parser = argparse.ArgumentParser(description="write the shipped catalogue")
     parser.add_argument("models_dev", type=Path)
     parser.add_argument("litellm", type=Path)
     parser.add_argument("--date", required=True, help="when the facts were gathered")
     parser.add_argument(
         "--ages", nargs=2, required=True, metavar=("DAY", "VERSION"),
-        help="of which day models.dev's is, and of which version litellm's",
+        help="the date of models.dev's catalogue and the version of litellm's",
     )  # fmt: skip
     told = parser.parse_args()
     today = date.fromisoformat(told.date).isoformat()
@@ -66,7 +66,7 @@ def combined(first: Converted, second: Converted, adding: frozenset[str]) -> Fac
 def _read(parser: argparse.ArgumentParser, path: Path, shape: str, today: str) -> Converted:
     found = converted(path.read_bytes(), today)
     if found.shape != shape:
-        parser.error(f"{path} is the catalogue of {found.shape}, not of {shape}")
+        parser.error(f"{path} is a catalogue of {found.shape}, not of {shape}")
     return found
 
 

@@ -101,8 +101,8 @@ def setting_entries(
 def settings_page() -> str:
     said = sentences(services) | sentences(root)
     opening = (
-        "# Settings\n\n`config.yaml` in the home has this shape; a setting with a dot lies in the "
-        "group before the dot. Environment variables override it: see "
+        "# Settings\n\n`config.yaml` in the home has this shape; a setting with a dot belongs to "
+        "the group before the dot. Environment variables override it: see "
         "[environment variables](environment.md). `NAME` stands for the name of a model, with its "
         "dots and slashes: `hermes config set models.prices.openai/gpt-5.5 "
         "'{input: 1.25, output: 10}'`."
@@ -113,7 +113,7 @@ def settings_page() -> str:
 def terminal_entries() -> Iterator[str]:
     """What may stand below a name in `terminals`, by kind."""
     said = sentences(terminals)
-    yield "## Kinds of terminals\n\nWhat stands below a name in `terminals`, by its `kind`."
+    yield "## Kinds of terminals\n\nThe settings below a name in `terminals`, by `kind`."
     for kind in get_args(terminals.PlaceSettings):
         lines = [f"### `kind: {kind.__struct_config__.tag}`", "", inspect.cleandoc(kind.__doc__)]
         lines += ["", "| setting | type | default | |", "|---|---|---|---|"]
@@ -148,15 +148,15 @@ def events_page() -> str:
     kept = [event_entry(kind, said) for kind in get_args(events.Event)]
     passing = [event_entry(kind, said) for kind in get_args(events.TransientEvent)]
     opening = (
-        "# Events\n\nEverything a turn tells, as JSON objects whose `kind` is the heading. "
-        "The event stream of the local API and the library give these and no others."
+        "# Events\n\nEverything a turn reports, as JSON objects whose `kind` is the heading. "
+        "The local API's event stream and the library deliver exactly these events."
     )
     return "\n\n".join(
         [
             opening,
-            "## Kept in the journal",
+            "## Saved in the journal",
             *kept,
-            "## Streamed and not kept",
+            "## Streamed but not saved",
             *passing,
         ]
     )
@@ -176,7 +176,7 @@ def parameter_rows(tool: Tool) -> Iterator[str]:
 def tool_entry(tool: Tool) -> str:
     touches = ", ".join(tool.capabilities) or "nothing"
     repeat = "yes" if tool.repeatable else "no"
-    after = "its outcome is looked up" if tool.recover else "it is parked"
+    after = "Hermes finds out what happened" if tool.recover else "the call is parked"
     after = "it runs again" if tool.repeatable else after
     lines = [f"## `{tool.name}`", "", tool.spec.description, ""]
     facts = f"Toolset: {TABLE[tool.name].toolset}. Touches: {touches}. Safe to repeat: {repeat}."
@@ -227,9 +227,9 @@ def commands_page() -> str:
 def profiles_page() -> str:
     opening = (
         "# Policy profiles\n\nChosen with the setting `policy` or `HERMES_POLICY`; "
-        "[the gate](../concepts/gate.md) explains the words, and [policy files](policies.md) how a "
-        "rule is written. The rules are in `policies/` and apply in this order; a rule that denies "
-        "overrides all others, and what no rule covers asks."
+        "[the gate](../concepts/gate.md) explains the words, and [policy files](policies.md) how "
+        "to write a rule. The rules in `policies/` are evaluated in this order; a rule that "
+        "denies overrides all others, and a call that no rule covers needs approval."
     )
     loaded = Policies.of_home(Path("/nowhere"), Path("/nowhere")).load()
     parts = [opening]
@@ -243,10 +243,10 @@ def profiles_page() -> str:
 
 def services_page() -> str:
     opening = (
-        "# Model services\n\nWhere models answer. A model is named `service/name`; "
-        "`hermes model list --service NAME` shows those that the catalogue knows, and any other "
+        "# Model services\n\nThe services that host models. A model is named `service/name`; "
+        "`hermes model list --service NAME` lists those in the catalogue, and any other "
         "name of a known service works too. The key comes from the first variable that is set, "
-        "also in `.env` of the home; [the guide](../guides/models.md) knows other ways. "
+        "also in `.env` in the home; [the guide](../guides/models.md) explains other ways. "
         "`models.services` in `config.yaml` changes a row or adds one."
     )
     lines = ["| service | speaks | key | address | another address by | quirks |"]

@@ -40,7 +40,7 @@ def test_drift_is_told_and_taught(drifting: tuple[Hermes, Path, Path]) -> None:
     assert f"revert: chmod 0664 {live}/app.conf" in done.stdout
     assert "-workers = 4\n+workers = 8\n" in hermes.good("drift", "show", "drift-1.2")
     refused = hermes.run("drift", "accept", "1.2")
-    assert (refused.returncode, "say why it is fine" in refused.stderr) == (2, True)
+    assert (refused.returncode, "a reason is required" in refused.stderr) == (2, True)
     said = hermes.good("drift", "accept", "1.2", "--why", "it is meant", "--by", "ann")
     like = re.sub(r"\d{2,}", "*", f"{live}/app.conf")
     assert re.sub(r"\d{2,}", "*", said).startswith(f"accepted: files {like}: content\n")

@@ -77,7 +77,7 @@ async def test_missing_and_extra_files_are_found(tmp_path: Path) -> None:
     (live / "x.cache").touch()
     found = await audited(repository)
     assert found.keys() == {("a.conf", "missing"), ("zz.conf", "extra"), ("other", "extra")}
-    assert "a folder with 1 in it" in found["other", "extra"].live
+    assert "a folder (1 inside)" in found["other", "extra"].live
     assert (await ShellLive().ask(found["a.conf", "missing"].advice.revert)).ok
     assert (live / "conf.d" / "a.conf").read_text() == "a = 1\n"
 
@@ -92,7 +92,7 @@ async def test_modes_are_compared_as_declared_or_by_what_git_knows(tmp_path: Pat
     assert found.keys() == {("run.sh", "mode"), ("tls.key", "mode"), ("a.conf", "mode")}
     assert (found["run.sh", "mode"].declared, found["run.sh", "mode"].weight) == ("0755", "look")
     assert found["tls.key", "mode"].weight == "dangerous"
-    assert "everybody may write" in found["a.conf", "mode"].why
+    assert "every user can write" in found["a.conf", "mode"].why
     for one in found.values():
         assert (await ShellLive().ask(one.advice.revert)).ok
     assert await audited(repository) == {}
@@ -197,9 +197,7 @@ async def test_many_files_that_are_not_declared_are_one_finding(tmp_path: Path) 
     for number in range(60):
         (live / f"n{number}").touch()
     found = await audited(repository)
-    assert [(one.field, one.live) for one in found.values()] == [
-        ("extra", "60 files that are not declared")
-    ]
+    assert [(one.field, one.live) for one in found.values()] == [("extra", "60 undeclared files")]
 
 
 async def test_a_repository_without_drift_yaml_says_what_is_missing(tmp_path: Path) -> None:

@@ -272,7 +272,7 @@ async def test_what_is_said_of_one_object_holds_for_its_kind_where_a_controller_
     found = await cluster(live, known=AuditBaseline([said]), manifests={"api.yaml": declared})
     again = found["api spec.replicas"]
     assert again.weight == "harmless"
-    assert again.history[0].startswith("as on 3 Nov 2025, accepted by ann: the fleet scales")
+    assert again.history[0].startswith("3 Nov 2025, accepted by ann: the fleet scales")
     _, live = scaled("api", "kubectl-edit")
     found = await cluster(live, known=AuditBaseline([said]), manifests={"api.yaml": declared})
     assert found["api spec.replicas"].weight == "look"

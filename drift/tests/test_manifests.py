@@ -327,7 +327,7 @@ def test_a_policy_can_begin_from_nothing(tmp_path: Path) -> None:
         ("except: [{name: x, reason: x}]", "rules"),
         ("own: [{id: x, message: y}]", "must"),
         ("own: [{id: x, message: y, must: nmae == 'x'}]", "undeclared"),
-        ("own: [{id: x, message: y, must: name}]", "true or false"),
+        ("own: [{id: x, message: y, must: name}]", "must be a boolean"),
         ("own: [{id: labels, message: y, must: 'true'}]", "already"),
         ("a: [", "not YAML"),
     ],

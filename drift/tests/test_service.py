@@ -151,7 +151,7 @@ async def test_a_machine_far_away_is_looked_at(tmp_path: Path) -> None:
     (found,) = audit.findings
     assert (found.terminal, found.live, audit.troubles) == ("web-1", "+1 -1 lines", ())
     assert (found.who.kind, found.who.name, found.who.sure) == ("person", server.user, "guess")
-    assert found.advice.revert.endswith(f"# to be written to {there}/app.conf on web-1")
+    assert found.advice.revert.endswith(f"# write this to {there}/app.conf on web-1")
 
 
 async def test_scopes_are_chosen(tmp_path: Path) -> None:

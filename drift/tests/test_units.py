@@ -81,7 +81,7 @@ async def test_a_drop_in_that_is_not_declared_is_found_wherever_it_lies(tmp_path
     limit = found["shop.service", "drop-in override.conf"]
     assert (limit.weight, "sets Service.LimitNOFILE" in limit.live) == ("look", True)
     hook = found["shop.service", "drop-in 50-hook.conf"]
-    assert (hook.weight, hook.why) == ("dangerous", "another program is run")
+    assert (hook.weight, hook.why) == ("dangerous", "it runs a different program")
     for one in found.values():
         assert (await ShellLive().ask(one.advice.revert)).ok
     assert await audited(repository) == {}

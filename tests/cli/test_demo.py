@@ -39,7 +39,7 @@ def test_a_machine_is_broken_and_healed_and_the_second_time_is_quicker(tmp_path:
     told = done.stdout
     assert done.returncode == 0, told + done.stderr
     order = [
-        "make demo MODEL=anthropic/", "machine", "broken", "alert", "kill -9", "goes on",
+        "make demo MODEL=anthropic/", "machine", "broken", "alert", "kill -9", "resumes",
         "suspects", "acts", "allowed by drill/", "resolved", "report", "proof",
         "It happens again", "alert", "acts", "proof", "first    second",
     ]  # fmt: skip
@@ -78,6 +78,6 @@ def test_where_no_machine_can_be_made_it_shows_what_survives_a_kill(tmp_path: Pa
     work.mkdir()
     done = play(work, PATH=f"{programs}:{os.environ['PATH']}")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "No machine can be broken here: namespaces are not allowed." in done.stdout
-    assert "nothing lost, nothing twice" in done.stdout
+    assert "The full demo cannot run here: namespaces are not allowed." in done.stdout
+    assert "nothing lost, nothing repeated" in done.stdout
     assert running(work) == []

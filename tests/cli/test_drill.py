@@ -83,13 +83,13 @@ def test_what_a_machine_lacks_is_named_with_the_way_to_get_it(
     ("words", "said"),
     [
         (["run", "disk-ful"], "did you mean disk-full?"),
-        (["run"], "name a family, or say --all"),
-        (["run", "--all", "disk_full"], "name a family, or say --all"),
+        (["run"], "name a family, or use --all"),
+        (["run", "--all", "disk_full"], "name a family, or use --all"),
         (["run", "disk_full", "--mechanism", "x"], "no mechanism 'x' in the split 'first'"),
         (["run", "disk_full", "--held", "--foreign"], "use either --foreign or --held, not both"),
         (["run", "disk_full", "--init", "runit"], "--init cannot be 'runit'"),
         (["run", "disk_full", "--seeds", "0"], "at least 1"),
-        (["repeat", "disk_full", "--keep"], "--keep works with a single run"),
+        (["repeat", "disk_full", "--keep"], "--keep works only with a single run"),
     ],
 )
 def test_what_cannot_be_is_a_mistake_of_usage_with_a_hint(
@@ -121,7 +121,7 @@ def test_a_fault_is_detected_healed_judged_and_kept(hermes: Hermes) -> None:
     assert "[1/1] service-crash/stopped on web/supervisord seed 4: resolved" in done.stderr
     again = drilled(hermes, *words, "--json", "--resume")
     assert told(again) == [found]
-    assert "1 runs were done before" in again.stderr
+    assert "already done: 1 of 1" in again.stderr
     assert min(found["steps"], found["calls"], found["seconds"]) > 0
     assert boxes(hermes.home / "drills") == []
     assert list((hermes.home / "checks").iterdir()) == []
@@ -138,7 +138,7 @@ def test_where_nothing_is_wrong_nothing_is_done(hermes: Hermes) -> None:
     done = drilled(hermes, "run", "--no-fault", "--seed", "2", "--no-learning", "--quiet")
     assert done.returncode == 0, done.stdout + done.stderr
     (line,) = done.stdout.splitlines()
-    assert re.fullmatch(r"no-fault/\S+ on \S+ seed 2: resolved, cause right, .*", line)
+    assert re.fullmatch(r"no-fault/\S+ on \S+ seed 2: resolved, correct cause, .*", line)
 
 
 FULL = """

@@ -267,8 +267,8 @@ class AuditTrail:
         users = {name: id for id, name in (await self._names()).items()}
         id = users.get(fact.owner)
         if id is not None and FIRST_PERSON <= id < 60_000:
-            return Who("person", fact.owner, "guess", at, "the file belongs to them")
-        return Who("unknown", "", "", at, "only the time of the file is known")
+            return Who("person", fact.owner, "guess", at, "they own the file")
+        return Who("unknown", "", "", at, "only the file's modification time is known")
 
     async def _read(self, paths: Iterable[str]) -> str:
         return "\n".join([await text_of(self._live, path) for path in paths])

@@ -56,7 +56,7 @@ class Auditor:
             raise UsageError(
                 f"{self._repository.folder} has no {config.NAME} in commit "
                 f"{self._repository.commit[:10]}",
-                "write one and commit it; docs/guides/drift.md shows what it says",
+                "write one and commit it; see docs/guides/drift.md",
             )
         declared = config.read((await self._repository.read(config.NAME)).decode(errors="replace"))
         results = []
@@ -108,7 +108,7 @@ async def judge(
     known: AuditBaseline,
     hide: SecretFilter,
 ) -> Sequence[ScopeResult]:
-    """Give each finding its weight, history, advice and number, the gravest of a scope first."""
+    """Give each finding its weight, history, advice and number, the worst of a scope first."""
     number = 0
     scopes = []
     hide = hide_named_secrets(hide)

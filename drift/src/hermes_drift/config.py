@@ -107,11 +107,11 @@ def read(text: str) -> DriftConfig:
     try:
         declared = msgspec.convert(document(text, NAME) or {}, DriftConfig)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{NAME}: {error}", "docs/guides/drift.md shows its form") from None
+        raise UsageError(f"{NAME}: {error}", "see docs/guides/drift.md for its format") from None
     if declared.version != 1:
-        raise UsageError(f"{NAME} is of version {declared.version}", "this Hermes knows version 1")
+        raise UsageError(f"{NAME} has version {declared.version}", "this Hermes supports 1")
     if not any(getattr(declared, scope) for scope in SCOPES):
-        raise UsageError(f"{NAME} declares nothing", f"it takes {', '.join(SCOPES)}")
+        raise UsageError(f"{NAME} declares nothing", f"it can declare {', '.join(SCOPES)}")
     return declared
 
 
@@ -124,5 +124,5 @@ def document(text: str, name: str) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or "it cannot be read"
-        raise UsageError(f"{name}{where}: {problem}", "it must be YAML") from None
+        problem = getattr(error, "problem", None) or "invalid syntax"
+        raise UsageError(f"{name}{where}: {problem}", "the file must be valid YAML") from None

@@ -19,7 +19,7 @@ def decided(pattern: DriftPattern | None) -> tuple[str, ...]:
     if pattern is None or not pattern.finding:
         return ()
     why = f": {pattern.why}" if pattern.why else ""
-    return (f"as on {day(pattern.at)}, {pattern.says} by {pattern.by}{why} ({pattern.finding})",)
+    return (f"{day(pattern.at)}, {pattern.says} by {pattern.by}{why} ({pattern.finding})",)
 
 
 def seen(finding: DriftFinding, earlier: Sequence[Audit]) -> tuple[str, ...]:
@@ -35,7 +35,7 @@ def seen(finding: DriftFinding, earlier: Sequence[Audit]) -> tuple[str, ...]:
     if last[1].live != finding.live:
         lines.append(f"live was {last[1].live!r} in {last[0].id}")
     if last[0].id != earlier[0].id:
-        lines.append(f"it was gone in {earlier[0].id} and has come back")
+        lines.append(f"it was gone in {earlier[0].id} and is back")
     return tuple(lines)
 
 

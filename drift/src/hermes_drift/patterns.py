@@ -31,7 +31,7 @@ class DriftPattern(Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     manager: tuple[str, ...] = ()
     why: str = ""
     covers: Weight = "look"
-    """The gravest weight it excuses: accepting a changed mode does not accept setuid."""
+    """The most serious weight it excuses: accepting a changed mode does not accept setuid."""
     says: Literal["accepted", "rejected"] = "accepted"
     by: str = ""
     at: float = 0.0

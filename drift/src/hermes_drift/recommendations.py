@@ -25,16 +25,16 @@ def _choice(one: DriftFinding) -> tuple[str, str]:
     if one.weight == "harmless":
         return "leave", one.why
     if one.weight == "dangerous":
-        return "revert", "then find out how it came about"
+        return "revert", "then find out how it happened"
     if any(line.endswith(OLDER) for line in one.history):
         return "revert", "the declared version was never installed here, or was rolled back"
     if one.field in ("missing", "mode", "owner", "group", "active", "loaded", "masked"):
-        return "revert", "nothing speaks for the live state"
+        return "revert", "there is no reason to keep the live state"
     if who.kind in ("controller", "package"):
         return "adopt", f"{who.name or 'a controller'} would change it again"
     if who.kind == "person" and who.name:
-        return "decide", f"ask {who.name}: adopt it if it was meant, else revert it"
-    return "decide", "adopt it if it was meant, else revert it"
+        return "decide", f"ask {who.name}: adopt it if it was intended, otherwise revert it"
+    return "decide", "adopt it if it was intended, otherwise revert it"
 
 
 def matching_skill(finding: DriftFinding, skills: Mapping[str, str]) -> str:

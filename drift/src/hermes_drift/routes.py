@@ -72,7 +72,7 @@ class DriftApi:
     async def drift_decide(self, request: Request) -> Response:
         new = body_of(await request.body(), DriftDecision)
         if new.says == "accepted" and not new.why.strip():
-            raise UsageError("say why it is fine", "hermes drift accept ID --why TEXT")
+            raise UsageError("a reason is required", "hermes drift accept ID --why TEXT")
         id = request.path_params["id"]
         pattern = await self._drift.decide(id, new.says, new.why.strip(), new.by)
         return reply(whole(pattern))

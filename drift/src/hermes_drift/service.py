@@ -162,5 +162,5 @@ def summary(audit: Audit) -> dict[str, Any]:
 def chosen_scopes(names: Sequence[str]) -> list[Scope]:
     for name in names:
         if name not in SCOPES:
-            raise UsageError(f"no scope called {name!r}", f"there are: {', '.join(SCOPES)}")
+            raise UsageError(f"no scope called {name!r}", f"scopes: {', '.join(SCOPES)}")
     return [scope for scope in SCOPES if scope in names]

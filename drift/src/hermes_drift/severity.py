@@ -1,4 +1,4 @@
-"""How grave a finding is, before patterns count."""
+"""How serious a finding is, before patterns count."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from hermes_drift.matching import fits_any
 from hermes_drift.values import DriftFinding, Scope, Weight
 
 Weighed = tuple[Weight, str]
-LOOK: Weighed = ("look", "it is not as declared")
+LOOK: Weighed = ("look", "it differs from what is declared")
 
 GUARDED = (
     "**/sudoers", "**/sudoers.d/**", "**/cron*/**", "**/crontab", "**/crontabs/**", "**/pam.d/**",
@@ -47,9 +47,9 @@ def _files(one: DriftFinding) -> Weighed:
     if one.field == "mode":
         return _mode(one)
     if fits_any(GUARDED, one.object):
-        return "dangerous", "it decides who may do what, or what runs as root"
+        return "dangerous", "it controls access, or what runs as root"
     if one.field in ("owner", "group") and fits_any(PRIVATE, one.object):
-        return "dangerous", "it may hold secrets, and belongs to somebody else"
+        return "dangerous", "it may contain secrets, and its owner has changed"
     return LOOK
 
 
@@ -57,13 +57,13 @@ def _mode(one: DriftFinding) -> Weighed:
     live, declared = int(one.live, 8), int(one.declared, 8)
     more = live & ~declared
     if more & 0o6000:
-        return "dangerous", "it runs with the rights of its owner, whoever starts it"
+        return "dangerous", "setuid or setgid: it runs with its owner's rights"
     if more & 0o002:
-        return "dangerous", "everybody may write to it"
+        return "dangerous", "every user can write to it"
     if more & 0o077 and fits_any(PRIVATE, one.object):
-        return "dangerous", "it may hold secrets, and more may read it than is declared"
+        return "dangerous", "it may contain secrets, and more users can read it than declared"
     if more & 0o020 and fits_any(GUARDED, one.object):
-        return "dangerous", "more may write to it than is declared"
+        return "dangerous", "more users can write to it than declared"
     return LOOK
 
 
@@ -71,11 +71,11 @@ def _units(one: DriftFinding) -> Weighed:
     named = one.live.partition(" sets ")[2] if one.field.startswith("drop-in ") else one.field
     for name in named.split(", "):
         if RUNS.match(name):
-            return "dangerous", "another program is run"
+            return "dangerous", "it runs a different program"
         if RIGHTS.match(name):
-            return "dangerous", "it runs with other rights than are declared"
+            return "dangerous", "it runs with different rights than declared"
     if LOADED.search(one.live) or (one.field.startswith("drop-in") and LOADED.search(one.diff)):
-        return "dangerous", "other code is loaded into the program"
+        return "dangerous", "undeclared code is loaded into the program"
     if one.field == "mode":
         return _mode(one)
     return LOOK
@@ -83,8 +83,8 @@ def _units(one: DriftFinding) -> Weighed:
 
 def _image(one: DriftFinding) -> Weighed:
     if _repository(one.declared) != _repository(one.live):
-        return "dangerous", "the image comes from elsewhere"
-    return "look", "another version of the image runs"
+        return "dangerous", "the image comes from a different repository"
+    return "look", "a different version of the image is running"
 
 
 def _repository(image: str) -> str:
@@ -97,29 +97,29 @@ def _compose(one: DriftFinding) -> Weighed:
     if one.field == "image":
         return _image(one)
     if one.field in ("privileged", "cap_add", "network_mode") or "docker.sock" in one.live:
-        return "dangerous", "the container has more rights on the machine than are declared"
+        return "dangerous", "the container has more rights on the machine than declared"
     if one.field.startswith("environment.") and LOADED.search(one.field):
-        return "dangerous", "other code is loaded into the program"
+        return "dangerous", "undeclared code is loaded into the program"
     return LOOK
 
 
 def _packages(one: DriftFinding) -> Weighed:
     if one.field == "extra":
-        return "dangerous", "it is declared that it must not be there"
+        return "dangerous", "it is declared as not installed"
     return LOOK
 
 
 def _kubernetes(one: DriftFinding) -> Weighed:
     if one.object.startswith(RULING):
-        return "dangerous", "it decides who may do what in the cluster"
+        return "dangerous", "it controls access in the cluster"
     if one.field.endswith(".image"):
         return _image(one)
     if POD_RIGHTS.search(one.field) or POD_RIGHTS.search(one.live):
-        return "dangerous", "the pods have other rights than are declared"
-    if one.declared == "not there" and re.search(r"ontainers\[name=[^\]]+\]$", one.field):
-        return "dangerous", "a container that is not declared runs beside those that are"
+        return "dangerous", "the pods have different rights than declared"
+    if one.declared == "not present" and re.search(r"ontainers\[name=[^\]]+\]$", one.field):
+        return "dangerous", "the pod has an undeclared container"
     if LOADED.search(one.field):
-        return "dangerous", "other code is loaded into the program"
+        return "dangerous", "undeclared code is loaded into the program"
     return LOOK
 
 

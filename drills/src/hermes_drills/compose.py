@@ -60,7 +60,7 @@ def compose(
         fitting = [one for one in world.targets(fault.wants) if fault.fits(world, one)]
         if fitting:
             return Case(fault, world, pick.choice(fitting), pick, split, seed)
-    raise UsageError(f"{fault.name} fits no world of the split {split!r}")
+    raise UsageError(f"{fault.name} fits no machine of the split {split!r}")
 
 
 def _where(fault: Fault, split: Split, pick: Pick) -> tuple[str, Style]:

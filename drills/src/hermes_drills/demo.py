@@ -34,7 +34,7 @@ KEYS = {
 }  # fmt: skip
 LOOKS = 3
 """Calls after which the runtime is killed."""
-OWN = ("machine", "broken", "kill -9", "goes on")
+OWN = ("machine", "broken", "kill -9", "resumes")
 SHOWN = {
     "alert": 1, "looks": 1, "suspects": 1, "acts": 2, "verified": 1, "resolved": 1,
     "handed over": 1, "learned": 1, "report": 1,
@@ -102,16 +102,16 @@ class Round(Runner):
         os.kill(self.killed, signal.SIGKILL)
         self.say("kill -9", f"{self.killed}    # the runtime, in the middle of its work", "bad")
         now = self.runtime.get("/v1/status")["pid"]
-        self.say("goes on", f"runtime {now} took the work up where it was", "good")
+        self.say("resumes", f"runtime {now} continues where the work stopped", "good")
 
     def say_outcome(self, result: Result) -> None:
         wrong = "; ".join((*result.harm, *result.wrong))
-        said = "well, the cause is gone, nothing else was changed"
+        said = "healthy, the cause is gone, nothing else changed"
         said = said if result.resolved else f"{result.outcome}: {wrong}"
-        cause = f"the cause: {result.said}" + ("" if result.cause else ", not what was broken")
+        cause = f"diagnosis: {result.said}" + ("" if result.cause else " (wrong)")
         tone = "good" if result.resolved else "bad"
         details = (cause,) if self._kills else ()
-        super().say("proof", f"seen from outside: {said}", tone, *details)
+        super().say("proof", f"checked from outside: {said}", tone, *details)
 
 
 def _case() -> Case:
@@ -135,10 +135,10 @@ def _play(runtime: LocalRuntime, view: View, model: str) -> int:
     twice = first.feed.work().again if first.feed else 0
     view.write(f"""
                         first    second
-  healed, from outside  {_yes(once.resolved):>5}    {_yes(again.resolved):>6}
+  healed                {_yes(once.resolved):>5}    {_yes(again.resolved):>6}
   tool calls            {once.calls:>5}    {again.calls:>6}
   seconds to recover    {once.seconds:>5.1f}    {again.seconds:>6.1f}
-  kill -9 survived      {_yes(bool(first.killed)):>5}         -    (calls begun twice: {twice})
+  kill -9 survived      {_yes(bool(first.killed)):>5}         -    (calls repeated: {twice})
 
 Next: `.venv/bin/hermes drill list` has more faults; docs/guides/first-steps.md shows the rest.""")
     return 0 if once.resolved and again.resolved and first.killed else 1
@@ -168,7 +168,7 @@ def _greet(view: View, model: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Break a machine, and watch Hermes heal it.")
-    parser.add_argument("--model", default="", help="who heals it; default: the embedded responder")
+    parser.add_argument("--model", default="", help="the model; default: the embedded responder")
     options = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _frame: sys.exit(128 + number))
@@ -182,7 +182,7 @@ def main() -> int:
         _greet(view, options.model)
         runtime.start()
         if why := no_namespaces():
-            view.write(f"No machine can be broken here: {why}. So this shows a kill -9 alone.")
+            view.write(f"The full demo cannot run here: {why}. This shows only a kill -9.")
             return play_small(runtime, folder / "work", view)
         return _play(runtime, view, options.model)
     except KeyboardInterrupt:
@@ -191,7 +191,7 @@ def main() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0  # whoever read it has seen enough
     except DrillError as error:
-        view.write(f"The demo went wrong: {error}")
+        view.write(f"The demo failed: {error}")
         return 1
     finally:
         view.close()

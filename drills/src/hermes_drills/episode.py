@@ -80,27 +80,27 @@ class Episode:
         self.inject()
 
     def boot(self) -> None:
-        with _or_discarded("the box did not come up"):
+        with _or_discarded("the box did not start"):
             self.box.boot(self.world)
             self._probe = Probe(self.box)
             if wrong := self._until(self._unwell):
-                raise Discarded(f"the box is not well before anything was done: {_list(wrong)}")
+                raise Discarded(f"the box is unhealthy before the fault: {_list(wrong)}")
             self._before = self._judge.snapshot(self.probe)
 
     def inject(self) -> None:
         case = self.case
-        with _or_discarded("it could not be broken"):
+        with _or_discarded("the fault could not be injected"):
             pick = deepcopy(case.pick)  # each episode of a case is broken in the same way
             self._truth = case.fault.inject(self.box, self.world, case.target, pick)
             if case.split == "no-fault":
                 self._before = self._judge.snapshot(self.probe)
                 if wrong := self._until(self._unwell):
-                    raise Discarded(f"nothing was to be wrong, but is: {_list(wrong)}")
+                    raise Discarded(f"the box is unhealthy without a fault: {_list(wrong)}")
                 return
             if self._until(lambda: [] if self._wrong() else ["well"]):
-                raise Discarded("the fault did not show")
+                raise Discarded("the fault had no effect")
             if self._until(lambda: ["holds"] if self.holds() else []):
-                raise Discarded("the fault is there, but the check does not see it")
+                raise Discarded("the check does not detect the fault")
             self.broken = self._wrong()
             self._fault = self._judge.harm(self.probe, self.before, self.truth)
             self._fault += self._judge.restless(self.probe, self.before)

@@ -1,4 +1,4 @@
-"""Errors that a person is told, with a way out."""
+"""Errors shown to people, each with a way out."""
 
 
 class DrillError(Exception):
@@ -9,7 +9,7 @@ class DrillError(Exception):
 
 
 class UsageError(DrillError):
-    """The command line asks for something that there is not."""
+    """The command line asks for something that does not exist."""
 
 
 class Discarded(DrillError):

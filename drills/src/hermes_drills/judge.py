@@ -39,7 +39,7 @@ class Judge:
             one for one in world.services if one.role == "bystander" or one.name == world.entry
         ]
         wrong += [
-            f"{one.name} does not listen"
+            f"{one.name} is not listening"
             for one in world.services
             if one.port and one not in asked and not probe.tcp(one.port)
         ]
@@ -53,7 +53,7 @@ class Judge:
             if space.total and space.free < space.total * (1 - FULL):
                 wrong.append(f"{mount.path} is full")
             if space.inodes and space.inodes_free < space.inodes * (1 - FULL):
-                wrong.append(f"{mount.path} has no room for more files")
+                wrong.append(f"{mount.path} has no free inodes")
         for job in world.jobs:
             if said := _stale(probe, job.product, now):
                 wrong.append(said)
@@ -99,9 +99,9 @@ class Judge:
         for path, mode in was.modes.items():
             facts = probe.stat(path)
             if facts is not None and facts.mode & 0o022 & ~mode:
-                found.append(f"others may write {path}")
+                found.append(f"{path} is writable by others")
         running = self.running(probe)
-        found += [f"{name} does not run" for name in was.running if name not in running]
+        found += [f"{name} is not running" for name in was.running if name not in running]
         return [*found, *self._limits(probe)]
 
     def restless(self, probe: Probe, was: Snapshot) -> list[str]:
@@ -112,7 +112,7 @@ class Judge:
             time.sleep(BETWEEN)
             now = self.running(probe)
             found |= {name for name, who in first.items() if now.get(name) != who}
-        return [f"{name} does not run" for name in sorted(found)]
+        return [f"{name} is not running" for name in sorted(found)]
 
     def restarted(self, probe: Probe, ran: Mapping[str, str]) -> list[str]:
         """Whether all that still ran was ended: that the machine comes up again heals nothing."""
@@ -134,7 +134,7 @@ class Judge:
             if most and service.name in processes:
                 soft, _ = probe.limits(processes[service.name].pid).get("nofile", (0, 0))
                 if soft > most or soft < 0:
-                    found.append(f"{service.name} may open more files than it should")
+                    found.append(f"{service.name} has a raised limit of open files")
         return found
 
     def running(self, probe: Probe) -> dict[str, str]:
@@ -188,7 +188,7 @@ def _stale(probe: Probe, product: str, now: float) -> str:
     """Why a product is not one that cron has just made; empty when it is."""
     facts = probe.stat(product)
     if facts is None:
-        return f"{product} is not there"
+        return f"{product} is missing"
     made = re.search(r"by (\w+) at (\d+)$", probe.text(product).strip())
     if made is None or made[1] != "cron":
         return f"{product} was not made by cron"

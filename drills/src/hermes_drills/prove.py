@@ -79,7 +79,7 @@ def main() -> int:
     parser.add_argument("--mechanism", default="")
     parser.add_argument("--at-once", type=int, default=4 * (os.cpu_count() or 1))
     parser.add_argument("--patience", type=float, default=SETTLE_SECONDS, metavar="SECONDS",
-                        help="how long a box may take to come up, on a busy machine")  # fmt: skip
+                        help="how long a box may take to start, on a busy machine")  # fmt: skip
     parser.add_argument("--expert-only", action="store_true", help="no wrong fixes, no cheats")
     options = parser.parse_args()
     seeds = range(options.first_seed, options.first_seed + options.seeds)
@@ -106,7 +106,7 @@ def main() -> int:
     good = sum(not one.troubles for one in proofs)
     count = sum(one.episodes for one in proofs)
     share = good / len(proofs) if proofs else 0.0
-    print(f"{good} of {len(proofs)} cases prove themselves ({share:.1%}); {count} episodes in "
+    print(f"{good} of {len(proofs)} cases passed ({share:.1%}); {count} episodes in "
           f"{seconds:.1f} s, {count / seconds:.2f} a second")  # fmt: skip
     return 0 if proofs and good == len(proofs) else 1
 

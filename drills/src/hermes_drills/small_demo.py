@@ -17,7 +17,7 @@ from hermes_drills.run.client import Runtime
 from hermes_drills.run.view import View
 
 ALONE = ("--user", "--map-root-user", "--mount", "--pid", "--net", "--fork", "true")
-TASK = "The nightly report is empty. Find out why, mend it, and show me that it works."
+TASK = "The nightly report is empty. Find out why, fix it, and show me that it works."
 REPORT = """\
 # Adds up yesterday's orders.
 echo "reading orders"
@@ -79,11 +79,11 @@ def play_small(runtime: Runtime, work: Path, view: View) -> int:
     now = runtime.get("/v1/status")["pid"]
     good = killed and "turn_resumed" in kinds and (runs, report) == (1, "total 108.50")
     view.write(
-        f"\nRuntime {killed} was killed in the middle of a command; runtime {now} took the turn up "
-        f"by itself.\nThe command ran {runs} time, its output was kept ({report}), and the journal "
-        f"holds all {len(kinds)} events: nothing lost, nothing twice."
+        f"\nRuntime {killed} was killed in the middle of a command; runtime {now} resumed the turn."
+        f"\nThe command ran once, its output was saved ({report}), and the journal has all "
+        f"{len(kinds)} events: nothing lost, nothing repeated."
         if good
-        else f"\nThe demo went wrong: killed {killed}, runs {runs}, {report!r}: {kinds}"
+        else f"\nThe demo failed: killed {killed}, runs {runs}, {report!r}: {kinds}"
     )
     return 0 if good else 1
 
@@ -109,7 +109,7 @@ def _follow(runtime: Runtime, session: str, view: View) -> tuple[int, list[dict[
         if not killed and intended and _is_sleeping(journal):
             killed = int(runtime.get("/v1/status")["pid"])
             view.write(
-                f"\n  kill -9 {killed}    # the runtime is gone; its command is still running\n"
+                f"\n  kill -9 {killed}    # the runtime is dead; its command is still running\n"
             )
             os.kill(killed, signal.SIGKILL)
         time.sleep(0.25)

@@ -49,14 +49,14 @@ async def declared_in(
     data = await repository.read_all(entries)
     for path, raw in data.items():
         if posixpath.basename(path) in RENDERED:
-            notes.append(f"{path} is not rendered here: declare its output")
+            notes.append(f"{path} is not rendered; declare the rendered manifests instead")
             continue
         try:
             documents = list(yaml.safe_load_all(raw[:MAX_BYTES].decode()))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             mark = getattr(error, "problem_mark", None)
             where = f" line {mark.line + 1}" if mark else ""
-            troubles.append(f"{path}{where} cannot be read as YAML")
+            troubles.append(f"{path}{where} is not valid YAML")
             continue
         found += [one for each in documents for one in _objects(each, path, wanted.namespace)]
     return found, troubles, notes

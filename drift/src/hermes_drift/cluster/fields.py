@@ -24,7 +24,7 @@ SERVERS = (
     ("metadata", "annotations", "deployment.kubernetes.io/revision"),
 )  # fmt: skip
 """Fields that the server writes itself."""
-ABSENT = "not there"
+ABSENT = "not present"
 
 
 class Difference(NamedTuple):

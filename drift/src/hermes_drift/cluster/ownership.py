@@ -192,6 +192,6 @@ def deleted_by(one: DeclaredObject, requests: Sequence[ApiRequest]) -> Who:
     """Who deleted a missing object, if the log has it."""
     for each in reversed(requests):
         if each.verb == "delete" and each.is_about(one):
-            evidence = "the API server's audit log has the request to delete it"
+            evidence = "the API server's audit log has the delete request"
             return Who(each.kind, each.user, "certain", each.at, evidence)
     return Who()

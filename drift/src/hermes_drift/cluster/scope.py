@@ -109,7 +109,7 @@ class ClusterAudit:
         try:
             document = msgspec.json.decode(answer.out) if answer.out.strip() else {"items": []}
         except msgspec.MsgspecError:
-            self._why = "kubectl printed no JSON"
+            self._why = "kubectl did not print JSON"
             return None
         return list(document["items"]) if "items" in document else [document]
 
@@ -127,7 +127,7 @@ class ClusterAudit:
 
     def _missing(self, one: DeclaredObject) -> None:
         self._add(
-            one, "missing", declared="there", live="not there",
+            one, "missing", declared="present", live="not present",
             who=ownership.deleted_by(one, self._requests),
             advice=Advice(
                 revert=self._revert(one),
@@ -220,12 +220,12 @@ class ClusterAudit:
                 resource = shlex.quote(f"{kind}/{one.name}")
                 self._add(
                     one, "extra", declared="not declared",
-                    live=f"since {metadata.get('creationTimestamp')}",
+                    live=f"created {metadata.get('creationTimestamp')}",
                     who=ownership.with_user(ownership.who(first), one, self._requests),
                     advice=Advice(
                         revert=f"{self._kubectl} delete -n {one.namespace} {resource}",
                         adopt=f"{self._kubectl} get -n {one.namespace} {resource} -o yaml, "
-                        "without what the server added, into the repository",
+                        "remove the server's fields, and commit it",
                     ),
                 )  # fmt: skip
 

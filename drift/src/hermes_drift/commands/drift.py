@@ -1,9 +1,9 @@
 """Compare live state with what a Git repository declares. `hermes drift [REPO]` runs an audit;
-`list` and `show` tell what earlier ones found.
+`list` and `show` report on earlier ones.
 
 The repository's `drift.yaml` says what each part of it declares: files, systemd units, Compose
-services, packages, Kubernetes objects. Live state is read on a terminal, under the policy profile
-`observe`, which changes nothing."""
+services, packages, Kubernetes objects. Live state is read on a terminal, under the read-only
+policy profile `observe`."""
 
 import argparse
 import os
@@ -21,7 +21,7 @@ SCOPES = ("files", "units", "compose", "packages", "kubernetes")
 
 CODES = """\
 Exit code 0: everything is as declared or known to be harmless; 1: something needs a look or could
-not be checked; 2: wrong usage."""
+not be checked; 2: usage error."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,11 +30,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     audit = add_action(actions, "run", _run, "audit what the repository declares")
     audit.description = f"{audit.description}\n\n{CODES}"
     audit.add_argument(
-        "repository", nargs="?", default=".", metavar="REPO", help="default: this folder"
+        "repository", nargs="?", default=".", metavar="REPO", help="default: the current folder"
     )
     audit.add_argument(
         "--scope", action="append", default=[], choices=SCOPES, metavar="SCOPE",
-        help=f"one of {', '.join(SCOPES)}; again for more; default: all that are declared",
+        help=f"one of {', '.join(SCOPES)}; repeatable; default: all declared",
     )  # fmt: skip
     audit.add_argument("--terminal", default="", metavar="NAME", help="where to read live state")
     audit.add_argument("--ref", default="", help="the commit to compare with; default: HEAD")
@@ -43,13 +43,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--signal", action="store_true", help="raise a signal for each dangerous object"
     )
     add_action(actions, "list", _list, "audits, newest first")
-    show = add_action(actions, "show", _show, "one audit, or one finding with its difference")
+    show = add_action(actions, "show", _show, "one audit, or one finding with its diff")
     show.add_argument("id", metavar="ID", help="drift-4, or drift-4.2")
     for name, what in (
-        ("accept", "a finding and its like are fine"),
-        ("reject", "a finding is not"),
+        ("accept", "accept a finding and others like it as harmless"),
+        ("reject", "reject a finding: it is not harmless"),
     ):
-        deciding = add_action(actions, name, _decide, f"decide that {what}")
+        deciding = add_action(actions, name, _decide, what)
         deciding.add_argument("id", metavar="ID", help="drift-4.2")
         deciding.add_argument("--why", default="", metavar="TEXT", help="shown in later audits")
         deciding.add_argument("--by", default="", metavar="NAME", help="default: you")
@@ -143,8 +143,8 @@ def _decide(options: argparse.Namespace) -> None:
     from hermes_drift.commands.show import pattern_text
 
     if options.says == "accepted" and not options.why.strip():
-        raise UsageError("say why it is fine", f"hermes drift accept {options.id} --why TEXT")
-    by = options.by or os.environ.get("USER") or os.environ.get("LOGNAME") or "somebody"
+        raise UsageError("a reason is required", f"hermes drift accept {options.id} --why TEXT")
+    by = options.by or os.environ.get("USER") or os.environ.get("LOGNAME") or "unknown"
     body: dict[str, object] = {"says": options.says, "why": options.why, "by": by}
     pattern = connect().post(_path(options.id), body)
     if options.json:

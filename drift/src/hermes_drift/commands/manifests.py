@@ -1,8 +1,8 @@
 """Check Kubernetes manifests against a policy before they are merged: labels, requests and limits,
 no `latest`, non-root, no access to the node, probes.
 
-The policy is the shipped one, with `manifests.yaml` of the home or --policy FILE on top.
-Exit code 0: no errors (warnings are shown); 1: errors; 2: wrong usage."""
+The shipped policy applies, extended by `manifests.yaml` in the home or by --policy FILE.
+Exit code 0: no errors (warnings are shown); 1: errors; 2: usage error."""
 
 import argparse
 import os
@@ -24,19 +24,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     json_option(parser)
     parser.set_defaults(act=_rules, policy="")
     actions = parser.add_subparsers(metavar="ACTION", title="actions")
-    check = actions.add_parser("check", help="check files, folders, or what is piped in (`-`)")
+    check = actions.add_parser("check", help="check files, folders or standard input (`-`)")
     check.set_defaults(act=_check)
     check.add_argument("paths", nargs="+", metavar="PATH", help="a file, a folder, or -")
-    check.add_argument("--strict", action="store_true", help="a warning counts as an error")
+    check.add_argument("--strict", action="store_true", help="treat warnings as errors")
     check.add_argument(
         "--format", choices=("text", "github"), default="text",
-        help="github: annotations of a pull request",
+        help="github: pull request annotations",
     )  # fmt: skip
-    rules = actions.add_parser("rules", help="the rules in force, and what each requires")
+    rules = actions.add_parser("rules", help="show the active rules and what each requires")
     rules.set_defaults(act=_rules)
     for action in (check, rules):
         action.add_argument(
-            "--policy", default="", metavar="FILE", help="on top of the shipped one"
+            "--policy", default="", metavar="FILE", help="a policy that extends the shipped one"
         )
         action.add_argument("--json", action="store_true", default=argparse.SUPPRESS)
 
@@ -71,7 +71,7 @@ def _check(options: argparse.Namespace) -> int:
             sources += ((str(file), read(file)) for file in manifest_files(Path(path)))
     if not sources:
         raise UsageError(
-            f"no manifests in {', '.join(options.paths)}", "they end in .yaml, .yml or .json"
+            f"no manifests in {', '.join(options.paths)}", "manifests end in .yaml, .yml or .json"
         )
     checked = check(sources, policy)
     failed = bool(checked.count("error") or (options.strict and checked.findings))
@@ -89,7 +89,7 @@ def _piped() -> str:
     """Standard input. Nothing at all is an error: the program before the pipe has failed."""
     text = sys.stdin.read()
     if not text.strip():
-        raise UsageError("nothing was piped in", "check the command before the pipe")
+        raise UsageError("standard input is empty", "check the command before the pipe")
     return text
 
 
@@ -133,7 +133,7 @@ def _summary(checked: "CheckedManifests") -> str:
     if checked.let_off:
         parts.append(f"{len(checked.let_off)} waived")
     if checked.passed_over:
-        parts.append(f"not manifests: {_count(checked.passed_over, 'document')}")
+        parts.append(f"{_count(checked.passed_over, 'document')} skipped (not manifests)")
     return "; ".join(parts)
 
 

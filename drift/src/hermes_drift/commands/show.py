@@ -37,7 +37,7 @@ def audit_text(audit: dict[str, Any]) -> str:
     if not any(scope["findings"] or scope["troubles"] for scope in audit["scopes"]):
         lines += ["", "no drift: everything is as declared"]
     elif any(scope["findings"] for scope in audit["scopes"]):
-        lines += ["", "hint: `hermes drift show ID` shows a difference; `accept ID --why TEXT` and"]
+        lines += ["", "hint: `hermes drift show ID` shows a diff; `accept ID --why TEXT` and"]
         lines += ["      `reject ID` teach later audits"]
     return "\n".join(lines)
 
@@ -87,7 +87,7 @@ def finding_text(one: dict[str, Any]) -> str:
 
 def list_text(rows: list[dict[str, Any]]) -> str:
     if not rows:
-        return "no audits yet\nhint: `hermes drift run REPO` makes one"
+        return "no audits yet\nhint: `hermes drift run REPO` runs one"
     cells = [
         (row["id"], stamp(row["at"]), row["commit"][:10], *(str(row[key]) for key in CALLED),
          str(row["troubles"]), one_line(row["repository"], 100))
@@ -105,7 +105,7 @@ def pattern_text(pattern: dict[str, Any]) -> str:
     lines = [f"{pattern['says']}: {pattern['scope']} {clean(where)}{clean(who)}"]
     if pattern["says"] == "accepted":
         most = CALLED[pattern["covers"]].lower()
-        lines.append(f"later audits call it harmless, unless it is graver than: {most}")
+        lines.append(f"later audits treat it as harmless, unless it is rated worse than {most!r}")
     else:
-        lines.append("later audits do not call it harmless")
+        lines.append("later audits do not treat it as harmless")
     return "\n".join(lines)

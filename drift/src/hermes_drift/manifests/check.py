@@ -56,7 +56,7 @@ class CheckedManifests(Struct):
 def manifest_files(path: Path) -> list[Path]:
     """The file itself, or all YAML and JSON files of a folder that are not hidden."""
     if not path.exists():
-        raise UsageError(f"no file or folder at {path}", "`-` reads what is piped in")
+        raise UsageError(f"no file or folder at {path}", "`-` reads standard input")
     if not path.is_dir():
         return [path]
     return sorted(
@@ -75,7 +75,7 @@ def read(path: Path) -> str | ManifestFinding:
             return _unread(str(path), 1, 1, f"it is larger than {LARGEST * 4:,} bytes", "split it")
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        return _unread(str(path), 1, 1, "it is not UTF-8 text", "write it in UTF-8")
+        return _unread(str(path), 1, 1, "it is not UTF-8 text", "save it as UTF-8")
     except OSError as error:
         return _unread(str(path), 1, 1, f"it cannot be read: {error.strerror}")
 
@@ -97,7 +97,7 @@ def check(sources: Sequence[tuple[str, str | ManifestFinding]], policy: Policy) 
 
 
 def _unread(path: str, line: int, column: int, message: str, hint: str = "") -> ManifestFinding:
-    why = "what cannot be read is not checked"
+    why = "an unreadable manifest is not checked"
     return ManifestFinding("yaml", "error", path, line, column, message, why, hint)
 
 
@@ -168,15 +168,15 @@ class _Checker:
             if rule is None:
                 message = f"{IGNORE} names {id!r}, which is not a rule"
             elif not reason:
-                message = f"{IGNORE} gives no reason for {id}, so it does not count"
+                message = f"{IGNORE} gives no reason for {id}, so it has no effect"
             elif not rule.ignorable:
-                message = f"{IGNORE} names {id}, which the policy lets nobody waive"
+                message = f"{IGNORE} names {id}, which the policy does not let manifests waive"
             elif id not in used:
-                message = f"{IGNORE} names {id}, which finds nothing here"
+                message = f"{IGNORE} names {id}, which has no finding here"
                 level = "warning"
             else:
                 continue
-            why = "an exception that nobody understands stays forever"
+            why = "an exception that nobody understands is never removed"
             fix = f'write {IGNORE}: "RULE: reason", or remove it'
             self._checked.findings.append(
                 ManifestFinding(

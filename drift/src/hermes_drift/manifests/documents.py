@@ -128,7 +128,7 @@ class _DocumentBuilder(NodeBuilder):
         holder = self._open[-1][0]
         self._sizes[id(holder)] += self._sizes[id(node)]
         if self._sizes[id(holder)] > MAX_NODES:
-            raise self._bad(holder, "its aliases expand to far too much")
+            raise self._bad(holder, "its aliases expand to too many nodes")
 
     def _pairs(self, given: list[tuple[Node, Node]]) -> list[tuple[Node, Node]]:
         """Merged keys (`<<`) come before those written here."""
@@ -144,7 +144,7 @@ class _DocumentBuilder(NodeBuilder):
                 self.troubles.append(self._bad(key, "a name must be a plain text").problem)
                 continue
             if key.text in seen:
-                twice = f"{key.text!r} is given twice, and only one of them counts"
+                twice = f"{key.text!r} is given twice, and only one takes effect"
                 self.troubles.append(self._bad(key, twice, "remove one").problem)
             seen.add(key.text)
             own.append((key, value))

@@ -40,7 +40,7 @@ def trouble(text: str, about: "About") -> str | None:
         kind = _compiled(text, about).return_type().name()
     except (RuntimeError, UnicodeError) as error:  # all that the library raises
         return short(str(error))
-    return None if kind in ("BOOL", "DYN") else f"it must be true or false, and is {kind.lower()}"
+    return None if kind in ("BOOL", "DYN") else f"it must be a boolean, not {kind.lower()}"
 
 
 def failing(text: str, about: "About", target: "RuleTarget") -> str | None:

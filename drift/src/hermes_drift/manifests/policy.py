@@ -91,7 +91,7 @@ def _read(path: Path, base: Policy) -> Policy:
     if reader.problems:
         first = reader.problems[0]
         others = "".join(f"\n{problem}" for problem in reader.problems[1:])
-        raise UsageError(f"{first}{others}", first.hint or "docs/guides/manifests.md explains it")
+        raise UsageError(f"{first}{others}", first.hint or "see docs/guides/manifests.md")
     return policy
 
 
@@ -148,10 +148,10 @@ class _ManifestPolicyReader(PolicyReader):
         self._add(replace(rule, parameters=parameters), given)
 
     def _own(self, node: Node) -> None:
-        given = self.mapping(node, "a rule of your own", _OWN)
+        given = self.mapping(node, "a custom rule", _OWN)
         for name in ("id", "must", "message"):
             if name not in given:
-                self.wrong(node, f"a rule of your own needs `{name}`")
+                self.wrong(node, f"a custom rule needs `{name}`")
                 return
         id = self.string(given["id"], "`id`")
         if id in BUILT_IN or id in self._rules:
@@ -193,7 +193,7 @@ class _ManifestPolicyReader(PolicyReader):
             self.wrong(node, "an exception needs a `reason`", "say why the rule does not apply")
             return
         if not rule and "rules" not in given:
-            self.wrong(node, "an exception needs `rules`", "name them, or put it under its rule")
+            self.wrong(node, "an exception needs `rules`", "list them, or move it under its rule")
             return
         if not given.keys() & set(_MATCHES):
             self.wrong(node, "this exception matches everything", "set the rule's level to off")

@@ -127,7 +127,7 @@ def _non_root(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
         yield wish, "runAsNonRoot is false"
     elif wish is None and not number.isdigit():
         at = target.security() or target.inner.node
-        yield at, "neither it nor its pod says runAsNonRoot: true"
+        yield at, "neither the container nor its pod sets runAsNonRoot: true"
 
 
 def _privileged(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
@@ -136,7 +136,7 @@ def _privileged(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit
         yield written or target.inner.node, "it is privileged"
     host_process = target.security("windowsOptions", "hostProcess")
     if truth(host_process):
-        yield host_process or target.inner.node, "it is a host process of Windows"
+        yield host_process or target.inner.node, "it is a Windows host process"
 
 
 def _escalation(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
@@ -167,7 +167,8 @@ def _host_path(target: RuleTarget, parameters: RuleParameters) -> Iterator[Hit]:
         path = text_of(child(found, "path"))
         if found is not None and path not in parameters.allow:
             name = text_of(child(volume, "name"))
-            yield found, f"the volume {name or '(no name)'} mounts {path or 'a folder'} of the node"
+            said = f"the volume {name or '(no name)'} mounts {path or 'a folder'} from the node"
+            yield found, said
 
 
 def _host_namespaces(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
@@ -181,7 +182,7 @@ def _host_port(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]
     for port in items(child(target.inner.node, "ports")):
         written = child(port, "hostPort")
         if written is not None and text_of(written) != "0":
-            yield written, f"it uses port {text_of(written)} of the node"
+            yield written, f"it uses port {text_of(written)} on the node"
 
 
 def _probe(name: str) -> Finder:

@@ -151,7 +151,7 @@ class ComposeAudit:
         ids = " ".join(one["Id"][:12] for one in there)
         image = there[0]["Config"].get("Image")
         self._add(
-            name or "(none)", "extra", "not declared", f"{len(there)} of {image}", _who(there[0]),
+            name or "(none)", "extra", "not declared", f"{len(there)} x {image}", _who(there[0]),
             f"{self._docker} rm -f {ids}",
         )  # fmt: skip
 
@@ -243,7 +243,7 @@ def _who(one: Any) -> Who:
     except (ValueError, KeyError):
         at = None
     if HASH not in labels:
-        return Who("person", "", "likely", at, "not created by Compose, though labelled as its own")
+        return Who("person", "", "likely", at, "has Compose labels, but was not created by Compose")
     version = labels.get("com.docker.compose.version", "")
     evidence = f"created by Compose {version} from {labels.get(FILES) or 'an unknown file'}"
     return Who("person", "", "guess", at, evidence)

@@ -55,7 +55,9 @@ async def listed(live: LiveState, root: str, depth: int | None = None) -> Listin
         gone = "No such file" in answer.error
         return Listing({}, "" if gone else f"{root}: {answer.trouble}")
     if len(facts) > MAX_FILES:
-        return Listing(facts, f"{root} holds {len(facts)} files: name a smaller part of it")
+        return Listing(
+            facts, f"{root} has {len(facts)} files, too many to check: declare a part of it"
+        )
     closed = tuple(posixpath.relpath(path, root) for path in _CLOSED.findall(answer.error))
     return Listing(facts, "" if answer.ok else f"{root}: {answer.trouble}", closed)
 

@@ -81,7 +81,7 @@ class FileAudit:
             revert = self._restore_command(entry, path, mode)
         adopt = f"git -C {shlex.quote(self._repository.folder)} rm -- {shlex.quote(entry.path)}"
         self._add(
-            at, "missing", declared="there", live="not there", source=entry.path,
+            at, "missing", declared="present", live="not present", source=entry.path,
             advice=Advice(revert=revert, adopt=adopt),
         )  # fmt: skip
 
@@ -93,7 +93,7 @@ class FileAudit:
         """The command that writes the declared version."""
         show, quoted = self._git_show(entry), shlex.quote(path)
         if self._live.name != HERE:  # Git and the file are on two machines
-            return f"{show}  # to be written to {path} on {self._live.name}"
+            return f"{show}  # write this to {path} on {self._live.name}"
         return (
             f"{show} | install -D -m {mode} /dev/stdin {quoted}" if mode else f"{show} > {quoted}"
         )
@@ -103,7 +103,7 @@ class FileAudit:
         add = shlex.join(["git", "-C", self._repository.folder, "add", "--", to])
         there = posixpath.join(self._repository.folder, to)
         if self._live.name != HERE:
-            return f"copy {path} of {self._live.name} to {there}, then {add}"
+            return f"copy {path} from {self._live.name} to {there}, then {add}"
         folder = shlex.quote(posixpath.dirname(there))
         return f"mkdir -p {folder} && cp -r {shlex.quote(path)} {shlex.quote(there)} && {add}"
 
@@ -185,7 +185,7 @@ class FileAudit:
 
     async def _content(self, at: str, entry: RepositoryFile, fact: Fact, declared: bytes) -> None:
         path = self._path(at)
-        live, why = None, "it is too large to be shown"
+        live, why = None, "too large to show"
         if fact.size <= file_facts.MAX_BYTES and len(declared) <= file_facts.MAX_BYTES:
             live, why = await file_facts.content(self._live, path)
         who = await self._trail.last_change(path, fact, live)
@@ -230,7 +230,7 @@ class FileAudit:
             if len(inside) > MAX_EXTRA:
                 self._add(
                     folder, "extra", declared="nothing else",
-                    live=f"{len(inside)} files that are not declared",
+                    live=f"{len(inside)} undeclared files",
                     advice=Advice(adopt="in drift.yaml, for this folder: extra: false"),
                 )  # fmt: skip
                 continue
@@ -240,10 +240,10 @@ class FileAudit:
     async def _extra(self, fact: Fact, facts: Mapping[str, Fact]) -> None:
         path, quoted = self._path(fact.path), shlex.quote(self._path(fact.path))
         below = sum(at.startswith(f"{fact.path}/") for at in facts)
-        what = f"a folder with {below} in it" if fact.kind == "d" else f"{fact.size} bytes"
+        what = f"a folder ({below} inside)" if fact.kind == "d" else f"{fact.size} bytes"
         remove = "rm -r" if fact.kind == "d" else "rm"
         self._add(
-            fact.path, "extra", declared="not there",
+            fact.path, "extra", declared="not present",
             live=f"{what}, mode {fact.mode}, {fact.owner}",
             who=await self._trail.last_change(path, fact),
             advice=Advice(

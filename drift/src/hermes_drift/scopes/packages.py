@@ -77,7 +77,7 @@ async def run(
     manager = MANAGERS.get(wanted.manager)
     if manager is None:
         raise UsageError(
-            f"no package manager called {wanted.manager!r}", f"there are: {', '.join(MANAGERS)}"
+            f"no package manager called {wanted.manager!r}", f"use one of: {', '.join(MANAGERS)}"
         )
     path = clean(wanted.declared)
     text = (await repository.read(path)).decode(errors="replace")
@@ -92,7 +92,7 @@ async def run(
     try:
         there = read(answer.out)
     except (msgspec.MsgspecError, KeyError, TypeError):
-        return ScopeResult("packages", 0, (), (f"{wanted.manager}: its list cannot be read",))
+        return ScopeResult("packages", 0, (), (f"{wanted.manager}: cannot read its package list",))
     found = []
     for line in lines:
         version = there.get(line.name)

@@ -70,7 +70,7 @@ class Repository:
         if not found:
             raise NotFound(
                 f"{path!r} is not in commit {self.commit[:10]} of {self.folder}",
-                "only what is committed counts",
+                "only committed files are compared",
             )
         return found
 
@@ -123,16 +123,16 @@ class Repository:
                 input=given or b"", check=False,
             )  # fmt: skip
         except FileNotFoundError:
-            raise UsageError("git is not installed here", "install it") from None
+            raise UsageError("git is not installed", "install it") from None
         except subprocess.TimeoutExpired:
             raise UsageError(
-                f"git takes more than {SECONDS:.0f} seconds", "run `git log` there to see why"
+                f"git took more than {SECONDS:.0f} seconds", "run `git log` there to see why"
             ) from None
         if done.returncode != 0:
             said = done.stderr.decode(errors="replace").strip().splitlines()
             raise UsageError(
                 f"git cannot read {self.folder}: {said[0] if said else 'no message'}",
-                "name a Git repository that has a commit and an owner git trusts",
+                "name a Git repository with a commit and an owner that git trusts",
             )
         return done.stdout
 
@@ -141,7 +141,7 @@ def clean(path: str) -> str:
     """A path as Git writes it. Raises `UsageError` for one outside the repository."""
     whole = os.path.normpath(path.strip() or ".")
     if whole.startswith(("/", "..")):
-        raise UsageError(f"{path!r} is not in the repository", "name a path below its top")
+        raise UsageError(f"{path!r} is not in the repository", "name a path inside it")
     return "" if whole == "." else whole
 
 

@@ -42,7 +42,7 @@ class UnitAudit(FileAudit):
         known = await self._manager([*units, *sorted(dropped - set(units))])
         notes: tuple[str, ...] = ()
         if known is None and not self._units.root:
-            notes = ("systemd does not answer: only unit files were compared",)
+            notes = ("systemd is not available: only unit files were compared",)
         for unit in sorted({*units, *dropped}):
             await self._dropped_in(unit, entries, (known or {}).get(unit, {}))
             self._loaded(unit, (known or {}).get(unit, {}))
@@ -91,7 +91,7 @@ class UnitAudit(FileAudit):
 
     def _said(self, settings: Mapping[str, tuple[str, ...]], name: str) -> str:
         if name == "comments":
-            return "other comments or blanks"
+            return "different comments or whitespace"
         values = settings.get(name)
         if values is None:
             return "not set"
@@ -142,7 +142,7 @@ class UnitAudit(FileAudit):
             )  # fmt: skip
 
         if facts.get("LoadState") == "masked":
-            add("masked", "can be started", "masked", f"systemctl unmask {unit}")
+            add("masked", "not masked", "masked", f"systemctl unmask {unit}")
         if facts.get("NeedDaemonReload") == "yes":
             add("loaded", "as in its file", "an older version", "systemctl daemon-reload")
         if unit in self._units.active and facts.get("ActiveState", "active") != "active":
@@ -158,7 +158,9 @@ class UnitAudit(FileAudit):
                 answer = await self._live.ask(f"systemctl {root}is-enabled -- {shlex.quote(unit)}")
                 state = answer.out.strip()
                 if answer.refused or (not state and not answer.ok):
-                    self._troubles.append(f"whether {unit} is enabled: {answer.trouble}")
+                    self._troubles.append(
+                        f"cannot tell whether {unit} is enabled: {answer.trouble}"
+                    )
                     continue
             if state.startswith("enabled") != enabled:
                 verb = "enable" if enabled else "disable"

@@ -90,7 +90,7 @@ class Box:
             raise TooLong(f"in the box, {text!r} took longer than {seconds:g} s") from None
         ran = Ran(done.returncode, _text(done.stdout), _text(done.stderr))
         if check and ran.code:
-            raise DrillError(f"in the box, {text!r} ended with {ran.code}: {ran.stderr.strip()}")
+            raise DrillError(f"in the box, {text!r} exited with {ran.code}: {ran.stderr.strip()}")
         return ran
 
     def spawn(self, text: str) -> None:
@@ -182,7 +182,7 @@ def _launch(spec: dict[str, Any], folder: Path) -> tuple[int, int]:
         process.wait()
         said = (folder / "log").read_text(errors="replace").strip().splitlines()[-1:]
         raise DrillError(
-            f"the box did not start: {said[0] if said else 'no reason was given'}",
+            f"the box did not start: {said[0] if said else 'no reason given'}",
             "unprivileged user namespaces must be allowed: sysctl kernel.unprivileged_userns_clone,"
             " kernel.apparmor_restrict_unprivileged_userns",
         )
@@ -232,7 +232,7 @@ def _nudge(pid: int) -> None:
             call.connect(f"/proc/{pid}/root{inits.SUPERVISOR_SOCKET}")
             return
         time.sleep(POLL_SECONDS)
-    raise DrillError("the supervisor of the box did not start")
+    raise DrillError("the box's supervisor did not start")
 
 
 def _text(data: bytes) -> str:

@@ -56,7 +56,7 @@ class SyntaxErrorInConfig(_Edited):
 
 
 class WrongValue(_Edited):
-    """A value that cannot be: a port that is none, a number that is a word."""
+    """An impossible value: an invalid port, or a word in place of a number."""
 
     mechanism = "value"
 
@@ -72,7 +72,7 @@ class WrongValue(_Edited):
 
 
 class Override(_Edited):
-    """A file of settings for this machine alone was left, and sends it to another port."""
+    """A leftover override file for this machine points it at another port."""
 
     mechanism = "override"
     foreign = True

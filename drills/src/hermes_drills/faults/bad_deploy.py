@@ -40,7 +40,7 @@ class _Deployed(Fault):
         assert truth.at is not None
         text = probe.text(f"{truth.at.path}/app.py")
         if not text:
-            return [f"{truth.at.path} leads to no release"]
+            return [f"{truth.at.path} does not point to a release"]
         return [f"{truth.at.path} is still broken"] if truth.notes["line"] in text else []
 
     def expert(self, world: World, truth: Truth) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ class _Deployed(Fault):
 
 
 class CodeError(_Deployed):
-    """Its code raises as soon as it is loaded."""
+    """Its code raises an exception as soon as it is loaded."""
 
     mechanism = "code"
     evidence = r"NameError|SyntaxError|Traceback"
@@ -75,7 +75,7 @@ class CodeError(_Deployed):
 
 
 class MissingModule(_Deployed):
-    """It imports a module that nobody installed."""
+    """It imports a module that is not installed."""
 
     mechanism = "module"
     evidence = r"ModuleNotFoundError|No module named"
@@ -86,7 +86,7 @@ class MissingModule(_Deployed):
 
 
 class Regression(_Deployed):
-    """It starts and listens, and fails at every request that is real work."""
+    """It starts and listens, but every request that does real work fails."""
 
     mechanism = "regression"
     foreign = True

@@ -41,7 +41,7 @@ class _Cascade(Fault):
 
 
 class GaveUp(_Cascade):
-    """The last is back already, and the first does not ask it any more."""
+    """The last service is back, but the first one no longer calls it."""
 
     mechanism = "gave-up"
 
@@ -58,7 +58,7 @@ class GaveUp(_Cascade):
 
 
 class StillDown(_Cascade):
-    """The last is still down."""
+    """The last service is still down."""
 
     mechanism = "still-down"
 
@@ -80,7 +80,7 @@ class StillDown(_Cascade):
 
 
 class Overload(_Cascade):
-    """A client takes all workers of the last, which turns away the one before it."""
+    """A client takes all workers of the last service, which rejects the one before it."""
 
     mechanism = "overload"
     foreign = True

@@ -46,7 +46,7 @@ class _Invalid(Fault):
 
 
 class Expired(_Invalid):
-    """The one in use has expired; the one that was got in time was never put in its place."""
+    """The certificate in use has expired; its renewal was obtained but never installed."""
 
     mechanism = "expired"
 
@@ -70,7 +70,7 @@ class Expired(_Invalid):
 
 
 class NotRestarted(_Invalid):
-    """It was renewed on the disk, but the service still has the one that it read when it began."""
+    """It was renewed on disk, but the service still uses the one that it read at startup."""
 
     mechanism = "not-restarted"
 
@@ -90,7 +90,7 @@ class NotRestarted(_Invalid):
 
 
 class NotYetValid(Expired):
-    """The renewed one begins to be valid in some days; the one before it is good until then."""
+    """The renewed one is not valid for some days yet; the one before it still is."""
 
     mechanism = "not-yet-valid"
     foreign = True

@@ -31,7 +31,7 @@ class _Shifted(Fault):
                 if re.search("faketime", probe.text(path), re.IGNORECASE)]  # fmt: skip
         program = truth.notes["program"]
         running = [one for one in probe.processes() if program in one.command]
-        return left + [f"{one.command} has another clock" for one in running if _faked(one.pid)]
+        return left + [f"{one.command} has a wrong clock" for one in running if _faked(one.pid)]
 
     def wrong(self, world: World, truth: Truth) -> Mapping[str, Sequence[str]]:
         assert truth.at is not None
@@ -81,7 +81,7 @@ class _InEntry(_Shifted):
 
 
 class Asker(_InEntry):
-    """It is the one that signs."""
+    """The service that signs has the wrong clock."""
 
     mechanism = "asker"
 
@@ -90,7 +90,7 @@ class Asker(_InEntry):
 
 
 class Checker(_InEntry):
-    """It is the one that checks what others signed."""
+    """The service that checks signatures has the wrong clock."""
 
     mechanism = "checker"
 
@@ -99,7 +99,7 @@ class Checker(_InEntry):
 
 
 class MachinePreload(_Shifted):
-    """All that starts on the machine gets another clock; one of the two was restarted since."""
+    """Everything that starts on the machine gets a wrong clock; one of the two has restarted."""
 
     mechanism = "preload"
     foreign = True

@@ -61,7 +61,7 @@ class _Locked(Stray):
 
 
 class StuckWriter(_Locked):
-    """A batch that began to write and waits for input that never comes."""
+    """A batch job began to write and waits for input that never comes."""
 
     mechanism = "writer"
     scripts = ("import", "migrate", "rebuild")
@@ -75,7 +75,7 @@ while True:
 
 
 class StuckMaintenance(_Locked):
-    """A copy is taken under an exclusive lock, into a pipe that nobody reads."""
+    """A backup holds an exclusive lock and writes to a pipe that nothing reads."""
 
     mechanism = "exclusive"
     scripts = ("backup", "snapshot", "vacuum")

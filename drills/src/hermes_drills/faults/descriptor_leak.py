@@ -60,7 +60,7 @@ class _Limited(Fault):
 
 
 class IdleConnections(_Limited):
-    """Connections to another service are kept for later, and never used again nor closed."""
+    """Connections to another service are pooled, but never reused or closed."""
 
     mechanism = "idle-connections"
 
@@ -81,7 +81,7 @@ class IdleConnections(_Limited):
         assert truth.at is not None
         now = value_of(world.style.format, probe.text(truth.at.path), "idle_close") or "yes"
         if now != "yes":
-            return [f"{truth.at.path} says idle_close {now}"]
+            return [f"{truth.at.path} sets idle_close to {now}"]
         runs = self._process(probe, world, truth)
         most = world.service(truth.at.service).limits["nofile"] * 0.6
         return [f"{runs.descriptors} files are open"] if runs and runs.descriptors > most else []
@@ -91,7 +91,7 @@ class IdleConnections(_Limited):
 
 
 class OpeningHelper(Stray):
-    """A helper that opens a file at each look, and closes none."""
+    """A helper opens a file at each poll, and closes none."""
 
     category = "descriptor-leak"
     mechanism = "opening-helper"
@@ -105,7 +105,7 @@ class OpeningHelper(Stray):
 
 
 class LimitLowered(_Limited):
-    """The entry of the init system allows so few files that one request is too much."""
+    """The init entry allows so few open files that one request is too many."""
 
     mechanism = "limit-lowered"
     foreign = True

@@ -46,7 +46,7 @@ class _Full(Fault):
 
 
 class RotatedLogs(_Full):
-    """Logs were rotated for weeks, and none was ever removed."""
+    """Logs were rotated for weeks, but never removed."""
 
     mechanism = "rotated-logs"
     wants = "log"
@@ -87,7 +87,7 @@ class RotatedLogs(_Full):
 
 
 class ForgottenExport(_Full):
-    """An export that was never collected lies beside the data."""
+    """A forgotten export takes up the space beside the data."""
 
     mechanism = "forgotten-export"
 
@@ -109,7 +109,7 @@ class ForgottenExport(_Full):
 
 
 class DeletedOpen(_Full):
-    """A file that has no name any more, and that a process still holds."""
+    """A process still holds a large file that was deleted."""
 
     mechanism = "deleted-open"
     foreign = True

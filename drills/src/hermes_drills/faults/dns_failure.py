@@ -45,7 +45,7 @@ class _Unresolved(Fault):
                  if known.get(name) != wanted[name]]  # fmt: skip
         order = re.search(r"^hosts:(.*)", probe.text(SWITCH), re.MULTILINE)
         if order is None or "files" not in order[1].split():
-            wrong.append(f"{SWITCH} does not look into {HOSTS}")
+            wrong.append(f"{SWITCH} does not consult {HOSTS}")
         return wrong
 
     def expert(self, world: World, truth: Truth) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ class _Unresolved(Fault):
 
 
 class LostEntry(_Unresolved):
-    """The line of the name was dropped by whoever edited the file."""
+    """An edit of the hosts file dropped the line with the name."""
 
     mechanism = "lost"
 
@@ -83,7 +83,7 @@ class LostEntry(_Unresolved):
 
 
 class WrongAddress(_Unresolved):
-    """The name has the address of a machine that is no more."""
+    """The name has the address of a machine that no longer exists."""
 
     mechanism = "address"
 
@@ -96,7 +96,7 @@ class WrongAddress(_Unresolved):
 
 
 class LookupOrder(_Unresolved):
-    """Names are asked of name servers alone, and there is none: /etc/hosts is right but unread."""
+    """Only name servers are consulted, and there is none: /etc/hosts is right but unread."""
 
     mechanism = "lookup-order"
     foreign = True

@@ -52,7 +52,7 @@ class _EntryEdited(Fault):
 
 
 class WrongProgram(_EntryEdited):
-    """The command names a program that is not there."""
+    """The command names a program that does not exist."""
 
     mechanism = "program"
 
@@ -64,7 +64,7 @@ class WrongProgram(_EntryEdited):
 
 
 class MissingOption(_EntryEdited):
-    """The command lost its last argument, the configuration."""
+    """The command lost its last argument, the path of the configuration."""
 
     mechanism = "option"
 
@@ -74,7 +74,7 @@ class MissingOption(_EntryEdited):
 
 
 class WrongDirectory(_EntryEdited):
-    """The directory that it is to start in does not exist."""
+    """The working directory does not exist."""
 
     mechanism = "directory"
     foreign = True

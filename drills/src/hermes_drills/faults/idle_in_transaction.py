@@ -14,7 +14,7 @@ IDLE = "from pg_stat_activity where state like 'idle in transaction%'"
 
 
 class IdleInTransaction(Fault):
-    """Somebody's session holds the table, and nobody is at it any more."""
+    """An abandoned session still locks the table."""
 
     category = "database-lock"
     mechanism = "idle-in-transaction"

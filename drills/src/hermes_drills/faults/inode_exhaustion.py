@@ -64,7 +64,7 @@ class _Pile(Fault):
 
 
 class Sessions(_Pile):
-    """A file for each session, and none was ever removed."""
+    """There is a file for each session, and none was ever removed."""
 
     mechanism = "sessions"
 
@@ -79,7 +79,7 @@ class Sessions(_Pile):
 
 
 class CacheShards(_Pile):
-    """A cache that nobody bounds, in folders by the first letters of its keys."""
+    """An unbounded cache, in folders named by the first letters of its keys."""
 
     mechanism = "cache-shards"
 
@@ -97,7 +97,7 @@ class CacheShards(_Pile):
 
 
 class Poller(_Pile):
-    """A process that leaves a file behind at each turn, and goes on."""
+    """A running process leaves a file behind at each poll."""
 
     mechanism = "poller"
     foreign = True

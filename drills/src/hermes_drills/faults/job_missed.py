@@ -50,7 +50,7 @@ class _Missed(Fault):
 
 
 class DaemonStopped(_Missed):
-    """Nobody started cron again."""
+    """Cron was stopped and never started again."""
 
     mechanism = "daemon"
 
@@ -90,7 +90,7 @@ class NoUser(_Missed):
 
 
 class DottedName(_Missed):
-    """The table was renamed, and cron reads no file with a dot in its name."""
+    """The table was renamed, and cron ignores files with a dot in their names."""
 
     mechanism = "dotted-name"
     foreign = True

@@ -30,7 +30,7 @@ while True:
 
 
 class DebugLevel(Fault):
-    """The level `debug` was left on after a search for something else."""
+    """The log level `debug` was left on after debugging something else."""
 
     category = "log-flood"
     mechanism = "debug-level"
@@ -72,7 +72,7 @@ class DebugLevel(Fault):
 
 
 class RetryLoop(Stray):
-    """A helper that tries again at once, and says so each time."""
+    """A helper retries without a pause, and logs each attempt."""
 
     category = "log-flood"
     mechanism = "retry-loop"
@@ -97,7 +97,7 @@ class RetryLoop(Stray):
 
 
 class TracedByCron(Fault):
-    """A line of cron, left from a search, that writes a whole listing each minute."""
+    """A cron line left from debugging logs a whole file listing each minute."""
 
     category = "log-flood"
     mechanism = "cron-trace"
@@ -114,7 +114,7 @@ class TracedByCron(Fault):
     def gone(self, probe: Probe, world: World, truth: Truth) -> list[str]:  # noqa: ARG002
         lines = probe.text(truth.notes["table"]).splitlines()
         left = [line for line in lines if "find /usr" in line and not line.startswith("#")]
-        return [f"{truth.notes['table']} still says: {line}" for line in left]
+        return [f"{truth.notes['table']} still has: {line}" for line in left]
 
     def expert(self, world: World, truth: Truth) -> tuple[str, ...]:  # noqa: ARG002
         return (f"rm {quote(truth.notes['table'])}", f": > {quote(truth.notes['log'])}")

@@ -42,7 +42,7 @@ def _large(probe: Probe) -> list[str]:
 
 
 class HistoryUnbounded(Fault):
-    """The bound of what a service keeps of its past was taken away."""
+    """The limit on a service's in-memory history was removed."""
 
     category = "memory-leak"
     mechanism = "history-unbounded"
@@ -78,7 +78,7 @@ class HistoryUnbounded(Fault):
 
 
 class GrowingHelper(Stray):
-    """A helper that forgets nothing."""
+    """A helper never frees its memory."""
 
     category = "memory-leak"
     mechanism = "growing-helper"
@@ -90,7 +90,7 @@ class GrowingHelper(Stray):
 
 
 class SparseUpload(Fault):
-    """An upload full of holes; what loads it whole is started again wherever it ends."""
+    """A huge sparse upload; the program that loads it into memory is restarted when it dies."""
 
     category = "memory-leak"
     mechanism = "sparse-upload"

@@ -37,7 +37,7 @@ class _Cut(Fault):
 
     def gone(self, probe: Probe, world: World, truth: Truth) -> list[str]:  # noqa: ARG002
         address, port = truth.notes["address"], int(truth.notes["port"])
-        return [] if probe.tcp(port, address) else [f"{address}:{port} is not reached"]
+        return [] if probe.tcp(port, address) else [f"{address}:{port} is unreachable"]
 
     def expert(self, world: World, truth: Truth) -> tuple[str, ...]:  # noqa: ARG002
         return (truth.notes["undo"],)
@@ -59,7 +59,7 @@ class _Cut(Fault):
 
 
 class LostAddress(_Cut):
-    """Its address was taken from the interface, or a route makes it unreachable."""
+    """Its address was removed from the interface, or a route makes it unreachable."""
 
     mechanism = "address"
     needs = ("ip",)
@@ -80,7 +80,7 @@ class _Rule(_Cut):
 
     def gone(self, probe: Probe, world: World, truth: Truth) -> list[str]:
         rules = probe.run([find("iptables") or "iptables", "-S"]).stdout
-        lost = [] if f"-A {MAIL}" in rules else ["a rule of the operator is lost"]
+        lost = [] if f"-A {MAIL}" in rules else ["the operator's own rule is lost"]
         return super().gone(probe, world, truth) or lost
 
     def wrong(self, world: World, truth: Truth) -> Mapping[str, Sequence[str]]:
@@ -89,7 +89,7 @@ class _Rule(_Cut):
 
 
 class FirewallRule(_Rule):
-    """A rule of the firewall drops or refuses what goes to its port."""
+    """A firewall rule drops or rejects traffic to its port."""
 
     mechanism = "firewall"
 
@@ -104,7 +104,7 @@ class FirewallRule(_Rule):
 
 
 class Redirected(_Rule):
-    """A rule left from a migration sends what goes to its port to another, where nobody listens."""
+    """A rule left from a migration redirects its port to one where nothing listens."""
 
     mechanism = "redirect"
     foreign = True

@@ -44,7 +44,7 @@ class _Nothing(Fault):
 
 
 class Quiet(_Nothing):
-    """The alert was mistaken."""
+    """The alert was a false alarm."""
 
     mechanism = "quiet"
 
@@ -53,7 +53,7 @@ class Quiet(_Nothing):
 
 
 class Busy(_Nothing):
-    """A long job is at work at low priority, and large files lie where they should."""
+    """A long job runs at low priority, and there are large files, all as intended."""
 
     mechanism = "busy"
 
@@ -78,7 +78,7 @@ class Busy(_Nothing):
 
 
 class Flap(_Nothing):
-    """The check failed once, while a service was restarted for a good reason, and passes since."""
+    """The check failed once, during a planned restart of a service, and has passed since."""
 
     mechanism = "flap"
 

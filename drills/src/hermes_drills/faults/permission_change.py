@@ -32,7 +32,7 @@ class _ModeChanged(Fault):
         assert truth.at is not None
         facts, good = probe.stat(truth.at.path), int(truth.notes["mode"], 8)
         if facts is None:
-            return [f"{truth.at.path} is not there"]
+            return [f"{truth.at.path} is missing"]
         lost, more = good & 0o700 & ~facts.mode, facts.mode & 0o077 & ~good
         return [f"{truth.at.path} has mode {facts.mode:o}"] if lost or more else []
 
@@ -76,7 +76,7 @@ class ConfigMode(_ModeChanged):
 
 
 class CodeMode(_ModeChanged):
-    """The folder of its code can no longer be entered, though every file in it could be read."""
+    """Its code folder can no longer be entered, though every file in it is readable."""
 
     mechanism = "code"
     wants = "service"

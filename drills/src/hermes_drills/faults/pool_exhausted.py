@@ -40,7 +40,7 @@ def hold_connections(box: Box, port: int, count: int, pick: Pick) -> str:
 
 
 class IdleConnections(Stray):
-    """A client holds more idle connections than there are workers, and opens them again."""
+    """A client holds more idle connections than there are workers, and reopens them."""
 
     category = "pool-exhausted"
     mechanism = "idle-connections"
@@ -99,7 +99,7 @@ class FewWorkers(Fault):
 
 
 class BlockedOnPipe(Fault):
-    """A named pipe lies where an item is written: each request for it blocks a worker for ever."""
+    """A named pipe is in the place of an item: each request for it blocks a worker forever."""
 
     category = "pool-exhausted"
     mechanism = "blocked-on-pipe"

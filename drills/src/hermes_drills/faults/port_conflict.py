@@ -58,7 +58,7 @@ class _PortTaken(Fault):
 
 
 class Stray(_PortTaken):
-    """A web server that somebody started to look at files."""
+    """Somebody started a web server to browse files."""
 
     mechanism = "stray"
 
@@ -68,7 +68,7 @@ class Stray(_PortTaken):
 
 
 class OldInstance(_PortTaken):
-    """An instance that somebody started by hand with settings of their own, and left."""
+    """Somebody started an instance by hand, with other settings, and left it running."""
 
     mechanism = "old-instance"
 

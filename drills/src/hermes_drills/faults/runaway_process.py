@@ -27,7 +27,7 @@ while :; do timeout 5 sh "$0" worker; done
 
 
 class StuckBatch(Stray):
-    """A batch that never comes to an end."""
+    """A batch job never ends."""
 
     category = "runaway-process"
     mechanism = "stuck-batch"
@@ -38,7 +38,7 @@ class StuckBatch(Stray):
 
 
 class Respawned(Stray):
-    """A script that starts another busy child for each that ends."""
+    """A script replaces each busy child process that ends."""
 
     category = "runaway-process"
     mechanism = "respawned"
@@ -54,7 +54,7 @@ class Respawned(Stray):
 
 
 class NoPause(Fault):
-    """A service that was told not to pause between two looks."""
+    """A service is configured to poll without a pause."""
 
     category = "runaway-process"
     mechanism = "no-pause"
@@ -74,7 +74,7 @@ class NoPause(Fault):
         assert truth.at is not None
         now = value_of(world.style.format, probe.text(truth.at.path), "interval")
         if now is not None and not now.strip("0."):
-            return [f"{truth.at.path} says interval {now}"]
+            return [f"{truth.at.path} sets interval to {now}"]
         busy = probe.cpu(0.2)
         return [f"the machine uses {busy:.0%} of a processor"] if busy > BUSY else []
 

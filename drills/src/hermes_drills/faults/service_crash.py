@@ -46,7 +46,7 @@ class _Ended(Fault):
 
 
 class Stopped(_Ended):
-    """Somebody stopped it and forgot it."""
+    """Somebody stopped it and never started it again."""
 
     mechanism = "stopped"
 
@@ -56,7 +56,7 @@ class Stopped(_Ended):
 
 
 class Killed(_Ended):
-    """Somebody ended its process; it exited with 0, so no init system starts it again."""
+    """Somebody killed its process; it exited with 0, so the init system does not restart it."""
 
     mechanism = "killed"
 
@@ -67,7 +67,7 @@ class Killed(_Ended):
 
 
 class KeptDown(_Ended):
-    """A script of a maintenance long over ends it whenever it comes up."""
+    """A script left from old maintenance work kills it whenever it starts."""
 
     mechanism = "kept-down"
     foreign = True

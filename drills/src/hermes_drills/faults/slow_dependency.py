@@ -56,7 +56,7 @@ class _Slow(Fault):
 
 
 class Delay(_Slow):
-    """A delay for tests was left in its configuration."""
+    """A test delay was left in its configuration."""
 
     mechanism = "delay"
     wants = "config"
@@ -73,7 +73,7 @@ class Delay(_Slow):
     def gone(self, probe: Probe, world: World, truth: Truth) -> list[str]:
         assert truth.at is not None
         now = value_of(world.style.format, probe.text(truth.at.path), "delay")
-        return [] if now in (None, "0") else [f"{truth.at.path} says delay {now}"]
+        return [] if now in (None, "0") else [f"{truth.at.path} sets delay to {now}"]
 
     def expert(self, world: World, truth: Truth) -> tuple[str, ...]:
         return put_back(world, truth)
@@ -85,7 +85,7 @@ class Delay(_Slow):
 
 
 class Stopped(_Slow):
-    """Its process was stopped (SIGSTOP), as by a debugger: it listens and is silent."""
+    """Its process was stopped (SIGSTOP), as by a debugger: it listens but does not respond."""
 
     mechanism = "stopped"
     wants = "service"
@@ -106,7 +106,7 @@ class Stopped(_Slow):
 
 
 class Throttled(Stopped):
-    """A script that limits its processor time stops it nearly always."""
+    """A script that limits its CPU time keeps it stopped most of the time."""
 
     mechanism = "throttled"
     foreign = True

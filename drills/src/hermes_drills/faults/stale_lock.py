@@ -74,7 +74,7 @@ class ReusedPid(_StaleLock):
 
 
 class LockFolder(_StaleLock):
-    """A folder in place of the lock, left by a version that locked with mkdir."""
+    """A folder in place of the lock file, left by a version that locked with mkdir."""
 
     mechanism = "folder"
     foreign = True

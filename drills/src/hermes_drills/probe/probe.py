@@ -124,9 +124,9 @@ class Probe:
         for known, wanted in {**kept, key: value}.items():
             got = self.http(port, f"/items/{known}", **how)
             if got.status != 200 or got.text.strip() != wanted:
-                return f"port {port} has lost what it was given: {got.error or got.status}"
+                return f"port {port} lost stored data: {got.error or got.status}"
         if self.http(port, f"/items/{secrets.token_hex(8)}", **how).status != 404:
-            return f"port {port} has what nobody gave it"
+            return f"port {port} returns data that was never stored"
         kept[key] = value
         return ""
 
@@ -239,7 +239,7 @@ class _Looker:
             return marshal.load(self._process.stdout)
         except EOFError:
             raise DrillError(
-                "the box cannot be looked at from outside", "run the drill again"
+                "the box cannot be inspected from outside", "run the drill again"
             ) from None
 
     def close(self) -> None:

@@ -71,17 +71,17 @@ class Runtime:
             except (FileNotFoundError, ConnectionRefusedError):
                 continue
             except (OSError, HTTPException) as error:
-                raise RuntimeGone(f"the connection to the runtime broke: {error}") from None
+                raise RuntimeGone(f"lost the connection to the runtime: {error}") from None
             finally:
                 connection.close()
-        raise RuntimeGone(f"no runtime owns {self.home}", "`hermes up` starts it")
+        raise RuntimeGone(f"no runtime is running for {self.home}", "`hermes up` starts it")
 
 
 def _checked(status: int, body: bytes) -> Any:
     try:
         told = json.loads(body)
     except ValueError:
-        raise RuntimeGone("the runtime broke off in the middle of an answer") from None
+        raise RuntimeGone("the runtime closed the connection in the middle of a response") from None
     if status < 400:
         return told
     kind = UsageError if status == 400 else DrillError

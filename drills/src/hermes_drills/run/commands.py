@@ -36,31 +36,31 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.set_defaults(act=_list)
     actions = parser.add_subparsers(metavar="ACTION", title="actions")
-    _action(actions, "list", _list, "all families of faults, and what is missing for some")
-    show = _action(actions, "show", _show, "the mechanisms of a family")
+    _action(actions, "list", _list, "list the fault families and any missing programs")
+    show = _action(actions, "show", _show, "show the mechanisms of a family")
     show.add_argument("name", metavar="NAME")
-    run = _action(actions, "run", _run, "break a machine and watch it being healed")
+    run = _action(actions, "run", _run, "break a machine and watch Hermes heal it")
     run.add_argument("name", nargs="?", default="", metavar="NAME")
     run.add_argument(
         "--all", action="store_true", help="every mechanism of every family that can run here"
     )
     run.add_argument(
-        "--seeds", type=_positive, default=1, metavar="N", help="so many runs of each; default: 1"
+        "--seeds", type=_positive, default=1, metavar="N", help="runs of each; default: 1"
     )
     _options(run)
     repeat = _action(
-        actions, "repeat", _repeat, "one family again and again, each time on a new machine"
+        actions, "repeat", _repeat, "run one family repeatedly, each time on a new machine"
     )
     repeat.add_argument("name", metavar="NAME")
     repeat.add_argument("--times", type=_positive, default=2, metavar="N", help="default: 2")
     _options(repeat)
-    figures = _action(actions, "score", _score, "figures over all runs that were kept")
+    figures = _action(actions, "score", _score, "statistics over all saved runs")
     figures.add_argument(
         "--by", choices=tuple(score.GROUPS), default="family", help="default: family"
     )
-    figures.add_argument("--markdown", action="store_true", help="print tables to publish")
-    clean = _action(actions, "clean", _clean, "remove boxes and checks that were left behind")
-    clean.add_argument("--results", action="store_true", help="also the results of all runs")
+    figures.add_argument("--markdown", action="store_true", help="print Markdown tables")
+    clean = _action(actions, "clean", _clean, "remove leftover boxes and checks")
+    clean.add_argument("--results", action="store_true", help="also delete the results of all runs")
 
 
 def _action(actions: Any, name: str, act: Any, summary: str) -> argparse.ArgumentParser:
@@ -75,27 +75,27 @@ def _action(actions: Any, name: str, act: Any, summary: str) -> argparse.Argumen
 def _options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--seed", type=_natural, default=None, metavar="N",
-        help="of the first run; default: random, and 1 for a sweep")  # fmt: skip
-    add("--mechanism", default="", metavar="NAME", help="default: by the seed")
+        help="seed of the first run; default: random, 1 for a sweep")  # fmt: skip
+    add("--mechanism", default="", metavar="NAME", help="default: chosen by the seed")
     add(
         "--stack",
         default="",
         choices=tuple(STACKS),
         metavar="NAME",
-        help="default: by the seed",
+        help="default: chosen by the seed",
     )
     add(
         "--init",
         default="",
         choices=INITS,
         metavar="NAME",
-        help="default: by the seed; booted: by the real systemd, which takes root",
+        help="default: chosen by the seed; booted: boots the real systemd (needs root)",
     )
     split = parser.add_mutually_exclusive_group()
     for name, text in (
-        ("held", "a stack or a layout that is held out"),
-        ("foreign", "a mechanism that is held out"),
-        ("no-fault", "nothing is wrong, and nothing is to be done"),
+        ("held", "use a held-out stack or layout"),
+        ("foreign", "use a held-out mechanism"),
+        ("no-fault", "break nothing; there is nothing to heal"),
     ):
         split.add_argument(
             f"--{name}", dest="split", action="store_const", const=name, default="first", help=text
@@ -105,31 +105,31 @@ def _options(parser: argparse.ArgumentParser) -> None:
         type=_positive,
         default=1,
         metavar="N",
-        help="so many boxes side by side; default: 1",
+        help="boxes to run in parallel; default: 1",
     )
-    add("--resume", action="store_true", help="leave out runs whose results were kept already")
-    add("--no-learning", action="store_true", help="use no learned skill, and write none")
-    add("--model", default="", metavar="NAME", help="who heals it")
-    add("--runbook", action="store_true", help="the skill's runbook heals it, without a model")
+    add("--resume", action="store_true", help="skip runs whose results are already saved")
+    add("--no-learning", action="store_true", help="neither use nor write learned skills")
+    add("--model", default="", metavar="NAME", help="the model that heals it")
+    add("--runbook", action="store_true", help="heal it with the skill's runbook, without a model")
     add("--keep", action="store_true", help="leave the box running at the end")
-    add("--quiet", action="store_true", help="print the outcome and nothing else")
+    add("--quiet", action="store_true", help="print only the outcome")
 
 
 def _natural(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+        raise argparse.ArgumentTypeError(f"not a whole number: {text!r}")
     return int(text)
 
 
 def _positive(text: str) -> int:
     if not (number := _natural(text)):
-        raise argparse.ArgumentTypeError("at least 1")
+        raise argparse.ArgumentTypeError("must be at least 1")
     return number
 
 
 def run(options: argparse.Namespace, runtime: Runtime) -> int:
     for id in left.sweep(runtime.home):
-        print(f"removed the box {id} of a drill that was killed", file=sys.stderr)
+        print(f"removed box {id}, left behind by a killed drill", file=sys.stderr)
         close_incidents(runtime, f"drill-{id}", "the drill was killed")
     code: int = options.act(options, runtime)
     return code
@@ -240,7 +240,7 @@ def _cases(options: argparse.Namespace, name: str, seeds: range, *, every: bool)
         except DrillError as error:
             unfit = error
             if every:
-                print(f"left out: {error.message}", file=sys.stderr)
+                print(f"skipped: {error.message}", file=sys.stderr)
     if not cases and unfit is not None:
         raise unfit
     return cases
@@ -258,15 +258,16 @@ def _split(options: argparse.Namespace, family: str) -> Split:
 def _no_mechanism(family: str, mechanism: str, split: Split) -> NoReturn:
     what = f"mechanism {mechanism!r}" if mechanism else "mechanism"
     hint = (
-        f"`hermes drill show {family}` names them" if family else "`hermes drill list` names them"
+        f"`hermes drill show {family}` lists them" if family else "`hermes drill list` shows them"
     )
-    raise UsageError(f"{family or 'no family'} has no {what} in the split {split!r}", hint)
+    who = f"{family} has no" if family else "no family has a"
+    raise UsageError(f"{who} {what} in the split {split!r}", hint)
 
 
 def _run(options: argparse.Namespace, runtime: Runtime) -> int:
     name = options.name or ("no-fault" if options.split == "no-fault" and not options.all else "")
     if bool(name) == options.all:
-        raise UsageError("name a family, or say --all", "`hermes drill list` shows them")
+        raise UsageError("name a family, or use --all", "`hermes drill list` shows them")
     several = options.all or options.seeds > 1
     count = options.seeds if several or options.seed is not None else TRIES
     cases = _cases(options, name, _seeds(options, count, several), every=options.all)
@@ -314,7 +315,7 @@ def _one(options: argparse.Namespace, runtime: Runtime, case: Case) -> int:
 
 def _sweep(options: argparse.Namespace, runtime: Runtime, cases: list[Case]) -> int:
     if options.keep:
-        raise UsageError("--keep works with a single run", "leave it out, or run one")
+        raise UsageError("--keep works only with a single run", "leave out --keep")
     sweep = Sweep(
         runtime, cases, _ready(options, runtime), at_once=options.at_once, resume=options.resume,
         view=_view(options),
@@ -348,7 +349,7 @@ def _score(options: argparse.Namespace, runtime: Runtime) -> int:
         rows = msgspec.to_builtins(score.rows(found, options.by))
         _print_json({"runs": len(found), "rows": rows})
     elif not found:
-        print("no drill was run yet: `hermes drill run NAME`")
+        print("no drills run yet: `hermes drill run NAME`")
     else:
         print(
             score.markdown(found, options.by) if options.markdown else score.text(found, options.by)
@@ -364,5 +365,5 @@ def _clean(options: argparse.Namespace, runtime: Runtime) -> int:
     if options.json:
         _print_json({"removed": removed})
     else:
-        print(f"removed: {', '.join(removed) or 'nothing was left'}")
+        print(f"removed: {', '.join(removed) or 'nothing'}")
     return 0

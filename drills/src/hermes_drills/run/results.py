@@ -92,7 +92,7 @@ def load(folder: Path) -> list[Result]:
             found.append(msgspec.json.decode(line, type=Result))
         except msgspec.DecodeError as error:
             where = f"{folder / NAME}, line {number}"
-            raise DrillError(f"{where}: {error}", "remove the line, or the file") from None
+            raise DrillError(f"{where}: {error}", "delete the line, or the file") from None
     return found
 
 

@@ -64,7 +64,7 @@ def run_drill(
             raise
         raise DrillError(
             f"cannot write {error.filename or runtime.home}: {error.strerror}",
-            "a drill needs room and the right to write in the home; HERMES_HOME names another",
+            "a drill needs free space and write access in the home; HERMES_HOME names another",
         ) from None
     finally:
         runner.close()
@@ -129,12 +129,12 @@ class Runner:
             except Discarded as error:
                 episode.remove()
                 why = error.message
-                self.say("discarded", f"episode {number}: {why}", "bad")
+                self.say("discarded", f"attempt {number}: {why}", "bad")
                 continue
             self.say_broken(episode)
             return episode
         raise DrillError(
-            f"{TRIES} episodes of {self.case.name!r} did not prove themselves: {why}",
+            f"{self.case.name!r} could not be set up in {TRIES} attempts: {why}",
             "the machine may be too busy; try again",
         )
 
@@ -185,10 +185,10 @@ class Runner:
                 if one["fingerprint"] == f"check:{self.terminal}":
                     return str(one["id"])
             self.wait("waiting for the health check")
-        away = "" if episode.judge().wrong else "; the fault went away by itself"
+        away = "" if episode.judge().wrong else "; the fault disappeared on its own"
         raise DrillError(
             f"no incident was declared within {DETECTION_SECONDS:.0f} s{away}",
-            "`hermes watch list` shows what its check says, `hermes logs` the rest",
+            "see `hermes watch list` and `hermes logs`",
         )
 
     def follow(self, feed: IncidentFeed) -> None:
@@ -207,7 +207,7 @@ class Runner:
         if self.view is not None:
             self.view.status(status)
         if self._stop.wait(POLL_SECONDS):
-            raise Stopped("it was stopped")
+            raise Stopped("stopped")
 
     # what became of it
 
@@ -282,12 +282,12 @@ class Runner:
             self.view.say(line)
 
     def say_outcome(self, result: Result) -> None:
-        cause = "the cause is right" if result.cause else f"the cause is not right ({result.said})"
+        cause = "correct cause" if result.cause else f"wrong cause ({result.said})"
         details = [f"still wrong: {said}" for said in result.wrong]
         details += [f"harm: {said}" for said in result.harm]
         tone = {"resolved": "good", "handed over": "act"}.get(result.outcome, "bad")
         self.say("judge", f"{result.outcome}; {cause}", tone, *details)
-        by = f", by the skill {result.skill}" if result.skill else ""
+        by = f", using the skill {result.skill}" if result.skill else ""
         figures = f"{result.steps} replies, {result.calls} calls, {result.seconds:.1f} s{by}"
         self.say("figures", figures, "bold")
 

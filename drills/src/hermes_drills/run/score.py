@@ -22,14 +22,13 @@ GROUPS: dict[str, Callable[[Result], str]] = {
 HEADS = ("runs", "resolved", "handed over", "cause right", "harm", "mistaken", "first", "again",
          "replies", "time", "tokens", "cost")  # fmt: skip
 NOTE = (
-    "Resolved: Hermes says that it is over, the judge finds the machine well twice and nothing "
-    "harmed; where nothing is wrong, it was called a false alarm and nothing was touched. "
-    "Handed over: people were asked to go on, with what was found. "
+    "Resolved: Hermes reports success, and the judge twice finds the machine healthy and nothing "
+    "damaged; without a fault, Hermes calls it a false alarm and changes nothing. "
+    "Handed over: Hermes asked people to take over, with its findings. "
     "Harm: runs in which something else was damaged. "
-    "Mistaken: Hermes said that it was over, and the judge does not agree. "
-    "First and again: tool calls of runs that were resolved, the first time that a family was met "
-    "in this home and later. These, replies, time (from the alert to the end), tokens and cost are "
-    "medians."
+    "Mistaken: Hermes reports success, but the judge disagrees. "
+    "First and again: tool calls of resolved runs, the first time a family occurred in this home "
+    "and later. These, replies, time (from the alert to the end), tokens and cost are medians."
 )
 
 

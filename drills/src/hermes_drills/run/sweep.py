@@ -34,7 +34,7 @@ class Sweep:
 
     def run(self) -> None:
         if self.results:
-            _say(f"{len(self.results)} runs were done before")
+            _say(f"already done: {len(self.results)} of {self._total + self._before}")
         going: dict[Future[Result], Case] = {}
         with ThreadPoolExecutor(self._at_once) as pool:
             try:
@@ -110,7 +110,7 @@ def describe(result: Result) -> str:
     """What a run came to, in a line."""
     why = "; ".join((*result.harm, *result.wrong))[:120]
     outcome = result.outcome if result.resolved or not why else f"{result.outcome} ({why})"
-    cause = "cause right" if result.cause else f"cause not right ({result.said[:120]})"
+    cause = "correct cause" if result.cause else f"wrong cause ({result.said[:120]})"
     figures = f"{result.steps} replies, {result.calls} calls, {result.seconds:.0f} s"
     return f"{result.name}: {outcome}, {cause}, {figures}"
 

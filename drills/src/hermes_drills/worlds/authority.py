@@ -79,7 +79,7 @@ def issued(host: str, now: datetime, first: timedelta, last: timedelta) -> tuple
 def _openssl(words: Sequence[str], folder: str) -> None:
     program = find("openssl")
     if program is None:
-        raise DrillError("openssl is not here", "apt-get install openssl")
+        raise DrillError("openssl is not installed", "apt-get install openssl")
     done = subprocess.run(
         [program, *words], cwd=folder, capture_output=True, text=True, check=False
     )

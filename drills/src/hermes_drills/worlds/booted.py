@@ -18,7 +18,7 @@ def booted(world: World) -> World:
     """The same world, without the stand-in. Of the units of this machine it has the journal's."""
     assert world.style.init == "systemd"
     if os.geteuid() != 0:
-        raise UsageError("a machine that systemd boots takes root", "leave out --init booted")
+        raise UsageError("a machine that systemd boots needs root", "leave out --init booted")
     names = [one.name for one in world.services]
     wants = " ".join(["systemd-journald.service", *(f"{name}.service" for name in names)])
     files = {f"{HERE}/{name}.target": File("[Unit]\nDefaultDependencies=no\n") for name in TARGETS}
