@@ -273,7 +273,8 @@ class ConsentPane:
         total = len(self._questions())
         words = [f"1 of {total}"] if total > 1 else []
         words += [left] if (left := expiry(question, time.time())) else []
-        words += ["PgUp/PgDn scroll"] if len(self._read) > self._height else []
+        read = all(self._read) and len(self._read) > self._height
+        words += ["PgUp/PgDn scroll"] if read else []
         return [("class:consent-quiet", f"  {' · '.join(words)}")]
 
     # keys
