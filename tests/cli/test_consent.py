@@ -134,5 +134,13 @@ def test_a_rule_for_one_text_says_that_text() -> None:
     ]
 
 
+@pytest.mark.parametrize("text", ["rm '- id: x'", "rm a\u2028b", "rm a\x85b", 'rm "a: b"', "rm {"])
+def test_no_text_breaks_the_words_of_a_rule(text: str) -> None:
+    quoted = json.dumps(text, ensure_ascii=False)
+    rule = f'- id: a\n  match:\n    text: {quoted}\n    terminal: "local"\n  then: allow\n'
+    ((words, _),) = rule_words(rule)
+    assert words.startswith("exactly `rm ")
+
+
 def test_when_it_expires_is_said() -> None:
     assert expiry(asked("x {}"), 790.0) == "refused in 4 min if nobody answers"

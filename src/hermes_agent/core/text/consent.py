@@ -268,9 +268,9 @@ def _subject_words(subject: str) -> str:
 
 def rule_words(proposal: str) -> Iterator[tuple[str, str]]:
     """What each proposed rule would allow, in plain words, and where."""
-    for item in proposal.split("- id: ")[1:]:
+    for item in f"\n{proposal}".split("\n- id: ")[1:]:
         match: dict[str, Any] = {}
-        for line in item.splitlines():
+        for line in item.split("\n"):
             key, colon, value = line.strip().partition(": ")
             if line.startswith(_INDENT) and colon:
                 match[key] = json.loads(value)
