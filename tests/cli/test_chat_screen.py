@@ -97,7 +97,7 @@ def test_what_a_question_does_not_show_yet_is_counted(hermes: Hermes, open_chat:
     chat.shows("v less")
     chat.press("PageDown")
     chat.shows("│ echo 77")
-    chat.press("PageDown")
+    chat.press("PageDown", "PageDown")
     chat.shows("!   80 │ rm -rf ~/important")
     chat.shows("PgUp/PgDn scroll")
     assert "not read yet" not in chat.text()

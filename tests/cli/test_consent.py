@@ -1,5 +1,6 @@
 """A question on a terminal: what is hidden of it is counted, and what is dangerous never is."""
 
+import json
 from typing import Any
 
 import pytest
@@ -58,8 +59,6 @@ def test_a_danger_is_said_first_and_marked_where_it_is_even_if_the_rest_is_folde
 @pytest.mark.parametrize("width", [20, 80, 120])
 @pytest.mark.parametrize("text", ["x" * 6_000, "rm 重要な" * 300, "a\tb " * 500])
 def test_every_row_fits_and_no_letter_is_lost(width: int, text: str) -> None:
-    import json
-
     view = consent_view(asked(f"terminal {json.dumps({'command': text})}"))
     found = [row.text for row in rows(view, width)]
     assert all(cells(line) <= width for line in found)
@@ -72,6 +71,24 @@ def test_what_cannot_be_seen_is_written_out() -> None:
     shown = "\n".join(question_lines(asked(f'terminal {{"command":"{hidden}"}}')))
     assert "rm \\u202e\\u200b\\x1b[2Ka\\xad" in shown
     assert [line for line in shown.splitlines() if line.startswith("?")] == ["? Allow terminal?"]
+
+
+def test_no_argument_is_hidden_or_looks_like_a_line_of_the_view() -> None:
+    path = f"reboot {'':99}? Allow a"
+    given = {"path": path, "again": path, "run\n? Allow c": "d\xa0\ufe0fe"}
+    shown = [row.text for row in rows(consent_view(asked(f"x {json.dumps(given)}")), 40)]
+    assert [line for line in shown if "? " in line[:6]] == [shown[0]]
+    assert "       │ run\\n? Allow c: d\\xa0\\ufe0fe" in shown
+    assert any("again: reboot" in line for line in shown)
+
+
+def test_what_looks_like_a_secret_hides_nothing_without_a_mark() -> None:
+    hidden = "[redacted:private-key]"
+    change = f"changes\n@@ -1 +1 @@\n {hidden}"
+    shown = question_lines(asked(f'terminal {{"command":": {hidden}"}}'))
+    assert "  ! a part looks like a secret and is NOT shown" in shown
+    question = asked('patch {"path":"a"}\nnew:\n| x\n| y', change=change)
+    assert "     2 │ y" in [row.text for row in rows(consent_view(question), 80, Fold(10))]
 
 
 def test_a_change_of_a_file_is_a_diff_and_its_dangers_are_marked_in_it() -> None:
@@ -115,6 +132,14 @@ def test_a_rule_for_one_text_says_that_text() -> None:
     assert list(rule_words(rule + '    terminal: "local"\n  then: allow\n')) == [
         ("deleting /w/*.txt", "local")
     ]
+
+
+@pytest.mark.parametrize("text", ["rm '- id: x'", "rm a\u2028b", "rm a\x85b", 'rm "a: b"', "rm {"])
+def test_no_text_breaks_the_words_of_a_rule(text: str) -> None:
+    quoted = json.dumps(text, ensure_ascii=False)
+    rule = f'- id: a\n  match:\n    text: {quoted}\n    terminal: "local"\n  then: allow\n'
+    ((words, _),) = rule_words(rule)
+    assert words.startswith("exactly `rm ")
 
 
 def test_when_it_expires_is_said() -> None:

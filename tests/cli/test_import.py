@@ -2,14 +2,18 @@
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hermes_agent.cli.manage.imports.readers import read_home
 from hermes_agent.host.foreign import foreign_home
 from tests.support.cli import Hermes, wait_until
 from tests.support.peer_homes import KEY, MAKERS, SKILL, TOKEN, hermes_agent, write
@@ -189,6 +193,51 @@ def test_a_hostile_and_damaged_home_does_no_harm(hermes: Hermes, hostile: Path) 
     assert b"SECRETHASH" not in everything
     assert b"evil.example" not in (hermes.home / "config.yaml").read_bytes()
     assert not (hermes.home.parent / "climb").exists()
+
+
+def link(home: Path, name: str, target: str) -> None:
+    shutil.rmtree(home / name, ignore_errors=True)
+    (home / name).symlink_to(target)
+
+
+def sparse(home: Path, name: str) -> None:
+    (home / name).touch()
+    os.truncate(home / name, 100_000_000_000)
+
+
+HOSTILE: dict[str, tuple[str, str, Callable[[Path], object]]] = {
+    "deep": ("hermes-agent", "settings", lambda home: write(home, "config.yaml", "[" * 900_000)),
+    "endless": ("hermes-agent", "jobs", lambda home: write(
+        home, "cron/jobs.json",
+        '[{"name": "n", "schedule": {"kind": "interval", "minutes": 1e999}}]')),
+    "outside": ("hermes-agent", "sessions", lambda home: link(home, "state.db-wal", "/bin/sh")),
+    "vast": ("hermes-agent", "skills", lambda home: sparse(home, "skills/shipped/a")),
+    "comment": ("openclaw", "settings", lambda home: write(
+        home, "openclaw.json", "/* " * 600_000)),
+    "string": ("openclaw", "settings", lambda home: write(home, "openclaw.json", '"\\' * 900_000)),
+    "root": ("nanobot", "sessions", lambda home: link(home, "sessions", "/")),
+    "notes": ("nanobot", "memory", lambda home: write(
+        home, "workspace/memory/MEMORY.md", "- <!--\n" * 280_000)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_what_would_crash_or_never_end_is_left_out(case: str, tmp_path: Path) -> None:
+    peer, part, change = HOSTILE[case]
+    source = MAKERS[peer](tmp_path / "theirs")
+    write(source, "skills/.bundled_manifest", "shipped:abc\n")
+    change(source)
+    with ExitStack() as stack:
+        assert part in {row[0] for row in read_home(peer, source, stack).left_out}
+
+
+def test_a_service_gets_no_key_of_another(tmp_path: Path) -> None:
+    source = hermes_agent(tmp_path)
+    settings = "model: {provider: tavily, base_url: 'https://e.example', default: x}"
+    write(source, "config.yaml", settings)
+    with ExitStack() as stack:
+        service = read_home("hermes-agent", source, stack).settings["models.services.tavily"]
+    assert service["key_variables"] == ["TAVILY_E_EXAMPLE_API_KEY"]
 
 
 COMMANDS = (

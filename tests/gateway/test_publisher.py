@@ -14,6 +14,7 @@ from hermes_agent.core.records import Question
 from hermes_agent.gateway.approvals.questions import render_question
 from hermes_agent.gateway.approvals.routing import ApprovalRouter
 from hermes_agent.gateway.channel import SendError
+from hermes_agent.gateway.delivery.rendering import SLACK, render
 from tests.support.fake_channel import HELD, MANIFEST, Room, room
 from tests.support.patience import PATIENCE
 from tests.support.runtime_fixture import script, until
@@ -231,6 +232,11 @@ def test_a_question_that_is_cut_says_so_and_shows_what_is_dangerous() -> None:
     assert "! deletes files: rm -rf ~/important (in command, line 900)" in shown
     assert "more characters in 18,875 lines are NOT shown here" in shown
     assert "`hermes approvals show q1` shows all" in shown
+    call = f'write_file {{"path":"__init__.py","content":"{"`" * 12}\\n*a*"}}'
+    named = replace(asked, text=f"{call}\nit deletes")
+    text = render_question(named, lambda *_: "abcdef", buttons=True, group=False).text
+    assert "__init__.py" in (read := render(text, SLACK))  # is not read as markup
+    assert "*a*" in read
     choice = "a long choice " * 10 + "that ends in delete"
     plain = Question("q2", "s1", "question", "Which?", (choice,), "e1", 0.0, 1.0)
     assert choice in render_question(plain, lambda *_: "abcdef", buttons=True, group=False).text

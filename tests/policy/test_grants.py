@@ -169,6 +169,14 @@ def test_a_path_with_signs_of_the_shell_has_a_proposal_in_order() -> None:
     assert action(proposal + RULES, effect) == "allow"
 
 
+@pytest.mark.parametrize("sign", ["\u2028", "\u2029", "\x85", "\x80", "\x7f", "\uffff"])
+def test_a_sign_that_yaml_reads_otherwise_is_kept(sign: str) -> None:
+    effect = effect_of(f"rm 'a{sign}b'")
+    rules = appended("", judge(RULES, effect).verdict.proposal).partition("rules:\n")[2] + RULES
+    assert action(rules, effect) == "allow"
+    assert action(rules, effect_of("rm 'a b'")) == "ask"
+
+
 def test_a_text_that_yaml_cannot_hold_has_no_proposal() -> None:
     assert judge(RULES, effect_of("$X \udc80")).verdict.proposal == ""
 

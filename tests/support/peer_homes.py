@@ -33,7 +33,7 @@ def hermes_agent(home: Path, sessions: int = 2) -> Path:
         "The server is called forge.\n§\nThe cat is Tom.\nHe eats.",
     )
     write(home, "memories/USER.md", "Prefers metric units.")
-    write(home, "SOUL.md", "You answer like a pirate.")
+    write(home, "SOUL.md", f"You answer like a pirate. The key is {KEY}")
     write(home, "skills/ops/rotate-logs/SKILL.md", SKILL.format("rotate-logs", "Run logrotate."))
     write(home, "skills/shipped/SKILL.md", SKILL.format("shipped", "It came with it."))
     write(home, "skills/.bundled_manifest", "shipped:\n")

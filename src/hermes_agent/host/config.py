@@ -12,6 +12,7 @@ import msgspec
 
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.files import write_durably
+from hermes_agent.core.messages import DEEPEST
 from hermes_agent.core.settings.root import Price, Settings
 from hermes_agent.core.settings.services import ServiceSettings
 from hermes_agent.core.settings.terminals import LocalPlace, PlaceSettings
@@ -97,6 +98,12 @@ def _parse(text: str) -> Any:
     }
     loader = type("Loader", (safe,), {"yaml_implicit_resolvers": resolvers})
     try:
+        depth = 0  # the loader written in C crashes when that is large
+        for event in yaml.parse(text, Loader=loader):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:
+                raise ValueError("nested too deeply")
         return yaml.load(text, Loader=loader)  # noqa: S506 - derived from the safe one
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)

@@ -89,6 +89,10 @@ def _cut(words: str) -> str:
     return words if len(words) <= _MAX_LENGTH else f"{words[:40]}…{_digest(words)}"
 
 
+_ESCAPED = re.compile(r"[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+"""What YAML reads as the end of a line, or not at all."""
+
+
 def proposal(effect: Effect, asking: Iterable[tuple[Operation, PolicyRule | None]]) -> str:
     """Rules, as YAML list items, that would allow these operations. Empty when a text cannot be
     written in YAML, or a host is invalid."""
@@ -189,7 +193,8 @@ def _digest(text: str) -> str:
 
 
 def _written(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False)
+    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _is_valid(text: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from hermes_agent.core.effects import Effect, Operation, Risk
+from hermes_agent.core.effects import Access, Effect, Operation, Risk
 from hermes_agent.core.text.sensitive_paths import is_run_by_others, may_hold_secrets
 from hermes_agent.policy import shell
 from hermes_agent.policy.files.parse import read_file
@@ -24,11 +24,14 @@ _RULES = {
 """Rules of the profile `careful` that know dangerous programs, and what each says of them."""
 _DELETES = "deletes files"
 _RUNS_FETCHED = "downloads and runs code"
+_RIGHTS = frozenset({"chgrp", "chmod", "chown", "setfacl"})
+_RECURSIVE = frozenset({"-R", "--recursive"})
 _FORCED = frozenset({"-f", "--force", "--force-with-lease", "--mirror", "--delete", "-d"})
 _SHELL_FILES = (".sh", ".bash", ".zsh", ".ksh", ".command")
 _RUN = word_list("shells") | word_list("coders") | word_list("runners")
 _SYSTEM = re.compile(
-    r"/(?:etc|usr|bin|sbin|lib\w*|boot|proc|sys|var/(?!tmp/)|opt|Library|System|Applications)(?:/|$)"
+    r"/(?:etc|usr|bin|sbin|lib\w*|boot|proc|sys|var/(?!tmp/)|opt|Library|System|Applications"
+    r"|dev/(?!null|zero|full|fd|std|tty|pts|shm)\w+|)(?:/|$)"
 )
 _TEXT = 160
 """Characters shown of what is dangerous, in a summary of the whole."""
@@ -82,11 +85,13 @@ def _risks(
 ) -> Iterator[Risk]:
     spans = {(act.program, act.arguments): act for act in acts if act.kind == "program"}
     fetched = [act.text for act in acts if act.kind == "program" and act.hosts and _fetches(act)]
+    written = {name for act in acts for name in _names(act, "write")}
     said: dict[tuple[str, str], Risk] = {}
     deleting: set[str] = set()
     for act in acts:
         whole = spans.get((act.program, act.arguments), act)
-        for what in _labels(facts, act, fetches=bool(fetched)):
+        what_else = ("runs what it writes",) if act.reason and _names(act, "read") & written else ()
+        for what in (*_labels(facts, act, fetches=bool(fetched)), *what_else):
             line = 0
             if whole.span is not None and "\n" in source:
                 line = source.count("\n", 0, whole.span[0]) + 1
@@ -127,14 +132,21 @@ def _program_labels(facts: MatchContext, act: Operation, *, fetches: bool) -> It
         yield "force-push: replaces or deletes history elsewhere" if git else "sends data out"
     elif act.kind == "program":
         yield from (_RULES[rule.id] for rule in _known().decide(facts, act, whole=True).fitting)
+    if act.program in _RIGHTS and not _RECURSIVE.isdisjoint(act.flags):
+        yield "changes who may use everything in a folder"
     if act.hosts and _sends(act):
         yield f"sends data out, to {', '.join(filter(None, act.hosts)) or 'an unknown host'}"
     if elevated := [name for name in act.via if name in word_list("as_another")]:
         yield f"runs as another user ({elevated[0]})"
     if runs and fetches:
-        yield from (_RUNS_FETCHED,) if act.kind == "program" else ()
+        said = act.kind == "program" or act.program in (".", "source")
+        yield from (_RUNS_FETCHED,) if said else ()
     elif act.kind == "unknown" and is_unknown(act):
         yield f"Hermes cannot tell what it does: {act.reason}"
+
+
+def _names(act: Operation, access: Access) -> set[str]:
+    return {place.named or place.given for place in act.places if place.access == access}
 
 
 def _fetches(act: Operation) -> bool:
@@ -146,6 +158,9 @@ def _sends(act: Operation) -> bool:
     reads = any(place.access == "read" for place in act.places)
     body = {"-d", "-F", "-T", "--form", "--json", "--upload-file", "--post-data", "--post-file"}
     flagged = any(name in body or name.startswith("--data") for name in act.flags)
+    options = dict(act.options)
+    method = options.get("--request", options.get("--method", "GET")) or ""
+    flagged = flagged or method.upper() not in ("GET", "HEAD", "OPTIONS")
     return _fetches(act) and act.program not in ("git", "ping") and (reads or flagged)
 
 

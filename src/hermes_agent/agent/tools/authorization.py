@@ -48,7 +48,11 @@ class CallDenied(Exception):
 def _shown(open_call: PendingCall) -> str:
     """The whole call as a person sees it, with multi-line texts as lines."""
     given = open_call.call.input()
-    blocks = {key: text for key, text in given.items() if isinstance(text, str) and "\n" in text}
+    blocks = {
+        key: text
+        for key, text in given.items()
+        if isinstance(text, str) and "\n" in text and key.isidentifier()
+    }
     if not blocks:
         return f"{open_call.call.name} {open_call.call.arguments}"
     rest = {key: value for key, value in given.items() if key not in blocks}

@@ -40,7 +40,7 @@ def rows(
     view: ConsentView, width: int, fold: Fold | None = None, measure: Measure = cells
 ) -> Iterator[Row]:
     """The question without its answers. `width` 0: not wrapped. What is folded is counted."""
-    yield from (Row(text, "title") for text in _wrapped(f"? {view.title}", width, measure))
+    yield from _title_rows(f"? {view.title}", "title", width, measure)
     for section in view.sections:
         title = f"  {section.title}"
         if section.extra and fold:
@@ -48,13 +48,20 @@ def rows(
             continue
         if section.title:
             mark = "danger" if section.title == "dangerous" else "title"
-            yield from (Row(text, mark) for text in _wrapped(title, width, measure))
+            yield from _title_rows(title, mark, width, measure)
         laid = ((line, list(_line_rows(section, line, width, measure))) for line in section.lines)
         if fold is None:
             yield from (row for _, found in laid for row in found)
         else:
             least = RISKS if section.title == "dangerous" else 0
             yield from _folded(laid, fold._replace(rows=max(fold.rows, least)))
+
+
+def _title_rows(title: str, mark: str, width: int, measure: Measure) -> Iterator[Row]:
+    """What is in it never begins a line, where it could look like another title."""
+    room = max(width - 4, 8) if 0 < width < measure(title) else 0
+    for at, part in enumerate(_wrapped(title, room, measure)):
+        yield Row(("  ┆ " if at else "") + part, mark)
 
 
 def _folded(laid: Iterable[tuple[ConsentLine, list[Row]]], fold: Fold) -> Iterator[Row]:

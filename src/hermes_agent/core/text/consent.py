@@ -19,6 +19,7 @@ EXACT = 160
 """Characters of a text that a rule would allow exactly, in its sentence; the rule has all."""
 _ACCESS = {"read": "reading", "write": "writing", "delete": "deleting"}
 _DIGEST = re.compile(r"…[0-9a-f]{64}\Z")
+_HIDDEN = "[redacted:"
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)")
 _INDENT = "    "
 
@@ -75,11 +76,11 @@ def consent_view(question: Mapping[str, Any]) -> ConsentView:
     tool, blocks = _call(text.removesuffix(f"\n{reason}"))
     why = _section("why Hermes asks", visible(reason).split("\n"), prose=True)
     path = next((lines[0] for key, lines in blocks if key == "path" and len(lines) == 1), "")
-    effect = list(_effect(question, [(key, lines) for key, lines in blocks if lines != [path]]))
+    effect = list(_effect(question, [one for one in blocks if one != ("path", [path])]))
     short = sum(len(one.lines) for one in effect) <= SHORT
     between = (*effect, why) if short else (why, *effect)
     sections = [*_risks(question), *_people(question), *between]
-    title = f"Allow {_on_one_line(f'{tool} {path}'.rstrip())}?"
+    title = f"Allow {_on_one_line(f'{tool} {path}' if path else tool)}?"
     answers = tuple(_answers(question))
     return ConsentView(title, tuple(sections), answers, _rule(question), expires)
 
@@ -122,13 +123,14 @@ def _effect(
     question: Mapping[str, Any], blocks: list[tuple[str, list[str]]]
 ) -> Iterator[ConsentSection]:
     change, *diff = question.get("change", "").split("\n")
+    told = bool(diff) and _HIDDEN not in question["change"]
     risky: dict[str, dict[int, list[str]]] = {}
     for risk in question.get("risks", ()):
         noted = risky.setdefault(risk.get("argument", ""), {})
         noted.setdefault(risk.get("line", 0), []).append(risk["what"])
     short = [(key, lines[0]) for key, lines in blocks if len(lines) == 1 and key != "command"]
     if short:
-        yield _section("with", [f"{visible(key)}: {visible(text)}" for key, text in short])
+        yield _section("with", [f"{_on_one_line(key)}: {visible(text)}" for key, text in short])
     if diff:
         marked = {
             lines[at - 1]: "; ".join(dict.fromkeys(notes))
@@ -149,7 +151,7 @@ def _effect(
             for number, text in enumerate(lines, 1)
         )
         counted = f" · {len(lines):,} lines" if len(lines) > 1 else ""
-        yield ConsentSection(f"{visible(key)}{counted}", whole, extra=bool(diff))
+        yield ConsentSection(f"{_on_one_line(key)}{counted}", whole, extra=told)
 
 
 def _numbered(text: str, number: int, notes: Sequence[str]) -> ConsentLine:
@@ -179,6 +181,8 @@ def _risks(question: Mapping[str, Any]) -> Iterator[ConsentSection]:
         where = f" (in {risk['argument']}{at})" if at else ""
         text = f": {risk['text']}" if risk.get("text") else ""
         lines.append(ConsentLine(_on_one_line(f"{risk['what']}{text}{where}"), "danger"))
+    if question["purpose"] == "approval" and _HIDDEN in question["text"]:
+        lines.append(ConsentLine("a part looks like a secret and is NOT shown", "danger"))
     if lines:
         yield ConsentSection("dangerous", tuple(lines))
 
@@ -264,9 +268,9 @@ def _subject_words(subject: str) -> str:
 
 def rule_words(proposal: str) -> Iterator[tuple[str, str]]:
     """What each proposed rule would allow, in plain words, and where."""
-    for item in proposal.split("- id: ")[1:]:
+    for item in f"\n{proposal}".split("\n- id: ")[1:]:
         match: dict[str, Any] = {}
-        for line in item.splitlines():
+        for line in item.split("\n"):
             key, colon, value = line.strip().partition(": ")
             if line.startswith(_INDENT) and colon:
                 match[key] = json.loads(value)

@@ -1,6 +1,7 @@
 """Renders questions as chat messages, with buttons or commands, and handles the answers. People who
 may not answer, and old buttons, get no response."""
 
+import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -47,13 +48,14 @@ def render_question(
 ) -> RenderedQuestion:
     """`elsewhere`: not in the chat of its session, where the next message is the answer."""
     hash = question_hash(ids, question.id)
-    lines = [_shown(question)]
+    lines, meanings = [_shown(question)], []
     for answer in consent_view(to_builtins(question)).answers:
         if question.purpose == "approval" and answer.value in ("session", "always"):
             if group and answer.value == "always":
                 continue
             meaning = _part(answer.meaning, SHOW.format(question.id))
-            lines.append(f"“{_LABELS[answer.value]}” {visible(meaning)}")
+            meanings.append(f"“{_LABELS[answer.value]}” {meaning}")
+    lines += [_code("\n".join(meanings))] if meanings else []
     choices = question.choices
     if question.purpose == "question" and not choices and not elsewhere:
         lines.append("Answer with your next message.")
@@ -84,8 +86,8 @@ def _shown(question: Question) -> str:
         case "approval":
             view = consent_view(to_builtins(question))
             body = "\n".join(line for one in view.sections for line in _lines(one))
-            shown = _code(_part(body, SHOW.format(question.id)))
-            return f"May I do this? {view.title}\n{shown}"
+            parts = [_part(text, SHOW.format(question.id)) for text in (view.title, body)]
+            return "May I do this?\n" + _code("\n".join(parts))
         case "budget":
             return visible(question.text)
         case _:
@@ -115,9 +117,7 @@ def _part(text: str, command: str) -> str:
 def _code(text: str) -> str:
     """A code block, so that nothing is read as markup."""
     text = visible(text).rstrip("\n")
-    fence = "```"
-    while fence in text and len(fence) < 10:
-        fence += "`"
+    fence = "`" * max(len(run) + 1 for run in ["``", *re.findall("`+", text)])
     return f"{fence}\n{text}\n{fence}"
 
 

@@ -217,6 +217,7 @@ def _local(home: PeerHome, target: str, *, keys: bool, write: bool) -> list[Item
     """Settings, documents and, with `keys`, keys: what becomes of each, and with `write` done."""
     from hermes_agent.learning.injection_scan.scan import reason
     from hermes_agent.models.keys.storage import store_secret
+    from hermes_agent.policy.redaction.redactor import Redactor
     from hermes_agent.policy.secrets import Secrets
 
     folder = Path(target)
@@ -234,7 +235,8 @@ def _local(home: PeerHome, target: str, *, keys: bool, write: bool) -> list[Item
         place = folder / (name if name == "SOUL.md" else f"imported/{home.peer}/{name}")
         why = "read by the sessions that are imported"
         why = "how the agent speaks from now on" if name == "SOUL.md" else why
-        state = "new"
+        state, redacted = "new", Redactor(home.keys)(text)
+        why += "; secrets are blacked out" if redacted != text else ""
         if danger := reason(text, "context"):
             state, why = "left out", danger
         elif place.exists():
@@ -243,7 +245,7 @@ def _local(home: PeerHome, target: str, *, keys: bool, write: bool) -> list[Item
             from hermes_agent.core.files import private_folder, write_durably
 
             private_folder(place.parent)
-            write_durably(place, text.encode())
+            write_durably(place, redacted.encode())
         items.append(("documents", name, state, why))
     return items
 

@@ -22,11 +22,17 @@ SESSION_BYTES = 200_000_000
 """Larger transcripts are left out."""
 MESSAGE_CHARS = 100_000
 """What one message may have; the rest is cut."""
+NOTES = 500
+"""Of one file; more than a memory of ours holds."""
 SKILL_FILES = 200
+TURN_CHARS = 10_000_000
+"""A longer turn becomes several, so that each can be sent."""
 _COPIES = 3
 """How often a database that changes while it is copied is copied again."""
 
-_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_UNREADABLE = (
+    OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError
+)  # fmt: skip
 
 Row = dict[str, Any]
 
@@ -99,6 +105,12 @@ class PeerHome:
             raise ValueError("it is a link that leads out of the home")
         return real
 
+    def holds(self, part: str, name: str) -> bool:
+        """Whether a folder is there and in the home, also behind a link."""
+        with self.surviving(part, name):
+            return os.path.lexists(self.path / name) and self.inside(self.path / name).is_dir()
+        return False
+
     def text(self, part: str, name: str) -> str:
         with self.surviving(part, name):
             return self.read(part, name).decode()
@@ -112,15 +124,17 @@ class PeerHome:
         return {}
 
     def add_notes(self, view: str, texts: Iterable[str]) -> None:
-        for text in texts:
+        for number, text in enumerate(texts):
+            if number == NOTES:
+                self.leave("memory", view, f"all notes after the first {NOTES}")
+                return
             if text.strip():
                 self.notes.append({"view": view, "text": text.strip()})
 
     def add_skills(self, folder: str, shipped: Callable[[str, Path], bool]) -> None:
         """Every folder below `folder` with a SKILL.md, except those `shipped` with the agent."""
         root, ours = self.path / folder, 0
-        if root.is_symlink():
-            self.leave("skills", folder, "it is a link")
+        if not self.holds("skills", folder):
             return
         for place, inner, names in os.walk(root):
             inner[:] = sorted(name for name in inner if not name.startswith("."))
@@ -207,6 +221,7 @@ class PeerDatabase:
             uri = (folder / "copy").as_uri()
         flags = apsw.SQLITE_OPEN_READWRITE if "?" not in uri else apsw.SQLITE_OPEN_READONLY
         self._db = apsw.Connection(uri, flags | apsw.SQLITE_OPEN_URI)
+        self._db.limit(apsw.SQLITE_LIMIT_LENGTH, LINE_BYTES)
         stack.callback(self._db.close)
 
     def rows(self, sql: str, *values: Any) -> Iterator[Row]:
@@ -224,6 +239,11 @@ class PeerDatabase:
 
 def _copy(path: Path, journal: Path, target: Path) -> None:
     """Copy a database with its journal, as of one moment."""
+    if journal.is_symlink() or not journal.is_file():
+        raise ValueError("its journal is not a plain file")
+    size = path.stat().st_size + journal.stat().st_size
+    if size > shutil.disk_usage(target.parent).free // 2:
+        raise ValueError("there is no room for a copy of it")
     for _ in range(_COPIES):
         before = _state(path, journal)
         shutil.copyfile(path, target)
@@ -248,9 +268,12 @@ def _state(path: Path, journal: Path) -> object:
 def turns_of(messages: Iterable[Message]) -> Iterator[Row]:
     """The turns of a conversation. Results of tools become part of the reply before them."""
     turn: Row | None = None
+    size = 0
     for one in messages:
         text = one.text[:MESSAGE_CHARS]
-        if one.role == "user" or turn is None:
+        size += len(text)
+        if one.role == "user" or turn is None or size > TURN_CHARS:
+            size = len(text)
             if turn is not None:
                 yield turn
             opening = text if one.role == "user" else "(started by the agent)"
@@ -318,7 +341,8 @@ def seconds_of(value: Any) -> float:
     return float(value) / 1000 if value > 1e11 else float(value)
 
 
-_COMMENT = re.compile(r"<!--.*?-->|```.*?```", re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_CODE = re.compile(r"```.*?```", re.DOTALL)
 _BLANK = re.compile(
     r"Store stable user preferences and profile facts.*|Use one directive per entry:"
     r"|- (?:Begin each directive with an imperative|Record the observation date and either).*"
@@ -335,19 +359,20 @@ _BLANK = re.compile(
 
 def entries(text: str) -> list[str]:
     """The entries of a Markdown file of memories: its list items and paragraphs."""
-    found: list[str] = []
+    found: list[list[str]] = []
     fresh = True
-    for line in _COMMENT.sub("", text).splitlines():
+    closed, end, rest = text.rpartition("-->")  # or each open comment is searched to the end
+    for line in _CODE.sub("", _COMMENT.sub("", closed + end) + rest).splitlines():
         bare = line.strip()
         if not bare or _BLANK.fullmatch(bare):
             fresh = True
             continue
         item = re.match(r"(?:[-*]|\d+\.) +", bare)
         if item and line[:1] not in " \t":
-            found.append(bare[item.end() :])
+            found.append([bare[item.end() :]])
         elif fresh or not found:
-            found.append(bare[item.end() :] if item else bare)
+            found.append([bare[item.end() :] if item else bare])
         else:
-            found[-1] = f"{found[-1]}\n{bare}"
+            found[-1].append(bare)
         fresh = False
-    return found
+    return ["\n".join(lines) for lines in found]

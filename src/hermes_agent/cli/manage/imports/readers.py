@@ -15,6 +15,7 @@ from typing import Any
 from hermes_agent.cli.manage.imports import settings as translate
 from hermes_agent.cli.manage.imports.home import (
     SESSION_BYTES,
+    TEXT_BYTES,
     Message,
     PeerDatabase,
     PeerHome,
@@ -307,6 +308,8 @@ def _nanobot(home: PeerHome, _stack: ExitStack) -> None:
             when = _when(given, "at_ms", "every_ms")
             _add_job(home, job, str(payload.get("message") or ""), when, str(given.get("tz") or ""))
     for place in ("sessions", f"{folder}/sessions"):
+        if not home.holds("sessions", place):
+            continue
         for path in sorted((home.path / place).rglob("*.jsonl")):
             name = path.relative_to(home.path).as_posix()
             if _fits(home, name):
@@ -423,6 +426,8 @@ def _shipped(manifest: str) -> Callable[[str, Path], bool]:
         whole = hashlib.md5(usedforsecurity=False)
         for path in sorted(folder.rglob("*")):
             if path.is_file() and not path.is_symlink():
+                if path.stat().st_size > TEXT_BYTES:
+                    return False
                 whole.update(path.relative_to(folder).as_posix().encode())
                 whole.update(path.read_bytes())
         return hashes[name] in ("", whole.hexdigest())
@@ -492,8 +497,8 @@ def _json5(home: PeerHome, name: str) -> Row:
     return {}
 
 
-_JSON5 = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-"""Strings, which stay, and comments, which go."""
+_JSON5 = re.compile(r'("(?:[^"\\]|\\.)*(?:"|\\?\Z))|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+"""Strings, which stay, and comments, which go. What is left open goes on to the end."""
 
 
 def _variables(home: PeerHome) -> dict[str, str]:

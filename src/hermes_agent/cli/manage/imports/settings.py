@@ -75,9 +75,11 @@ def service_of(
         shown = address.rpartition("@")[2]  # a password may be before it
         home.leave("settings", f"provider {provider}", f"its address {shown} {why}")
         return ""
+    bound = _plain(f"{name or 'custom'}-{host_of(address)}")
     if known is not None or name in ("", "custom"):
-        name = _plain(f"{name or 'custom'}-{host_of(address)}")
-    variable = f"{name.upper().replace('-', '_')}_API_KEY"
+        name = bound
+    # Bound to the host, so that it is not the variable of another key of the user's.
+    variable = f"{bound.upper().replace('-', '_')}_API_KEY"
     keyed = isinstance(key, str) and bool(key.strip())
     settings: dict[str, Any] = {"url": address, "needs_key": keyed, "key_variables": [variable]}
     if given := _WIRES.get(str(wire)):

@@ -34,8 +34,8 @@ QUIET_SECONDS = 0.4
 """How long no key may be pressed before the answers are drawn: it may have been meant otherwise."""
 WORD_SECONDS = 0.25
 """A letter followed by another within this time begins a message."""
-RESERVED = 6
-"""Lines below the pane: three of ours, an empty one, the input line and the status line."""
+RESERVED = 7
+"""Lines below the pane: four of ours, an empty one, the input line and the status line."""
 
 STYLES = {
     "consent-title": "bold",
@@ -229,7 +229,7 @@ class ConsentPane:
         if question is None:
             return []
         view = self._view(question)
-        notes = self._notes(question)
+        above, notes = self._unread(), self._notes(question)
         if self._answering:
             return [("class:consent-quiet", "  answering …")]
         if not self._armed:
@@ -237,13 +237,11 @@ class ConsentPane:
         if self._buffer.text and (self._not_an_answer or question["purpose"] != "question"):
             text = "  Enter sends what you typed as a message; Tab sets it aside to answer this"
             if typed_answer(question, self._buffer.text.strip()) not in (None, "no"):
-                text = (
-                    "  words are not an answer: Tab sets them aside, then a single letter answers"
-                )
-            return [("class:consent-quiet", f"{text}\n"), *notes]
+                text = "  words don't answer this: Tab sets them aside, then press a single letter"
+            return [*above, ("class:consent-quiet", f"{text}\n"), *notes]
         if question["purpose"] == "question":
             keys = "↑↓ choose, Enter answers; or type an answer" if view.answers else ""
-            return [("class:consent-quiet", f"  {keys or 'type an answer'}\n"), *notes]
+            return [*above, ("class:consent-quiet", f"  {keys or 'type an answer'}\n"), *notes]
         bar: StyleAndTextTuples = [("", "  ")]
         for at, one in enumerate(view.answers):
             chosen = at == self._chosen
@@ -251,30 +249,33 @@ class ConsentPane:
             bar += [("class:consent-chosen" if chosen else "", text), ("", " ")]
         shows = ["v less" if self._whole else "v all", *(["r rule"] if view.rule else [])]
         bar.append(("class:consent-quiet", f"  ←→ Enter · {' · '.join(shows)}\n"))
-        return [*bar, ("class:consent-quiet", f"{self._meaning(view.answers)}\n"), *notes]
+        meaning = ("class:consent-quiet", self._meaning(view.answers))
+        return [*above, *bar, meaning, ("", "\n"), *notes]
 
     def _meaning(self, answers: Sequence[ConsentAnswer]) -> str:
         text = f"    {answers[self._chosen].label}: {answers[self._chosen].meaning}"
         room = get_app().output.get_size().columns - 1
         if get_cwidth(text) <= room:
             return text
+        text = text[:room]
         while get_cwidth(text) > room - 19:
             text = text[:-1]
         return f"{text} … (scroll for all)"
 
+    def _unread(self) -> StyleAndTextTuples:
+        """Above the answers: a small terminal has no room for what is below them."""
+        unread = self._read.count(0)
+        more = f"  {count(unread, 'line')} not read yet: PgDn\n"
+        return [("class:consent-unread", more)] if unread else []
+
     def _notes(self, question: Event) -> StyleAndTextTuples:
-        """What is not read yet, how many questions are open, when this one expires."""
+        """How many questions are open, when this one expires."""
         total = len(self._questions())
         words = [f"1 of {total}"] if total > 1 else []
         words += [left] if (left := expiry(question, time.time())) else []
-        unread = self._read.count(0)
-        texts: StyleAndTextTuples = [("", "  ")]
-        if unread:
-            more = f"{count(unread, 'line')} not read yet: PgDn"
-            texts += [("class:consent-unread", more), ("", " · " if words else "")]
-        elif len(self._read) > self._height:
-            words.append("PgUp/PgDn scroll")
-        return [*texts, ("class:consent-quiet", " · ".join(words))]
+        read = all(self._read) and len(self._read) > self._height
+        words += ["PgUp/PgDn scroll"] if read else []
+        return [("class:consent-quiet", f"  {' · '.join(words)}")]
 
     # keys
 
