@@ -52,7 +52,7 @@ def test_a_missing_part_is_installed_once_it_is_agreed_to(tmp_path: Path, home: 
         )  # fmt: skip
 
     parts = {one["name"]: one["installed"] for one in json.loads(hermes("--json").stdout)}
-    assert (parts["chat"], parts["ssh"]) == (True, False)
+    assert (parts["browser"], parts["ssh"]) == (True, False)
     line = f"{python} -m pip install 'asyncssh>=2.21'"
     refused = hermes("ssh")
     assert (refused.returncode, line in refused.stderr) == (2, True)
@@ -61,7 +61,7 @@ def test_a_missing_part_is_installed_once_it_is_agreed_to(tmp_path: Path, home: 
     assert failed.returncode == 1
     assert "ERROR: No matching distribution found for asyncssh" in failed.stderr
     assert "pip could not install it" in failed.stderr
-    done = hermes("ssh", "chat", "--yes", "--json")
+    done = hermes("ssh", "browser", "--yes", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["commands"] == [[*line.replace("'", "").split()]]
     assert hermes("ssh").stdout == "installed already: ssh\n"

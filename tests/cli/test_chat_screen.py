@@ -276,24 +276,6 @@ def test_a_terminal_that_can_do_nothing_gets_the_plain_chat(hermes: Hermes, tmp_
         chat.close()
 
 
-def test_without_the_extra_the_chat_is_plain_and_says_how_to_get_the_other(
-    hermes: Hermes, tmp_path: Path
-) -> None:
-    absent = tmp_path / "absent" / "prompt_toolkit"
-    absent.mkdir(parents=True)
-    (absent / "__init__.py").write_text(
-        "raise ModuleNotFoundError('no prompt_toolkit', name='prompt_toolkit')"
-    )
-    environ = {**hermes.environ, "PYTHONPATH": str(absent.parent)}
-    chat = Pane(tmp_path, [sys.executable, "-m", "hermes_agent", "chat"], environ)
-    try:
-        chat.shows("hermes add chat")
-        chat.enter("hello")
-        assert chat.shows("Good day to you.").count("is not installed") == 1
-    finally:
-        chat.close()
-
-
 def test_commands_typed_in_a_burst_are_all_answered(open_chat: Open) -> None:
     chat = open_chat()
     chat.press("/cost", "Enter", "/name first", "Enter", "/approvals", "Enter", "/quit", "Enter")

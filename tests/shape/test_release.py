@@ -26,10 +26,8 @@ def test_the_readme_opens_with_the_two_commands_and_nothing_else() -> None:
 
 def test_every_dependency_is_locked_and_both_locks_agree() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
     names = [
-        re.split(r"[<>=]", line)[0].lower().replace(".", "-")
-        for line in [*project["dependencies"], *extras["chat"]]
+        re.split(r"[<>=]", line)[0].lower().replace(".", "-") for line in project["dependencies"]
     ]
     core, dev = locked("core.lock"), locked("dev.lock")
     assert [name for name in names if name not in core] == []

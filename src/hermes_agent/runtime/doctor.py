@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from hermes_agent.core.errors import HermesError
-from hermes_agent.core.installation.extras import install_hint, lacking, needs
+from hermes_agent.core.installation.extras import install_hint
 from hermes_agent.core.settings.root import Settings
 from hermes_agent.core.text.terminal import clean
 from hermes_agent.core.version import __version__
@@ -68,7 +68,6 @@ def examine(
 ) -> Iterator[DoctorFinding]:
     """Run all checks, in order. `running` is None when no runtime answers."""
     yield from _machine()
-    yield _chat()
     yield from _distributions()
     out_of_reach = inspect.out_of_reach(home)
     if out_of_reach is None:
@@ -405,17 +404,6 @@ def _count(name: str, count: int, what: str, command: str) -> DoctorFinding:
     if not count:
         return DoctorFinding(name, "ok", "none")
     return DoctorFinding(name, "warn", f"{count} {what}", f"{command} lists them")
-
-
-def _chat() -> DoctorFinding:
-    if missing := lacking("chat"):
-        return DoctorFinding(
-            "chat",
-            "warn",
-            needs("the full-screen mode of `hermes chat`", missing),
-            install_hint("chat"),
-        )
-    return DoctorFinding("chat", "ok", "prompt_toolkit and rich are installed")
 
 
 def _distributions() -> Iterator[DoctorFinding]:

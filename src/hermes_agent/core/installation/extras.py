@@ -28,7 +28,6 @@ class OptionalPart(NamedTuple):
 
 
 _TABLE = """
-chat | `hermes chat` with history, editing and Markdown | prompt_toolkit rich | tui rich | hermes chat
 telegram | the channel Telegram | telegram markdown_it | tg | hermes gateway setup telegram
 slack | the channel Slack | slack_sdk aiohttp markdown_it || hermes gateway setup slack
 discord | the channel Discord | discord aiohttp markdown_it yarl || hermes gateway setup discord

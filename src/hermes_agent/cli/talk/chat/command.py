@@ -76,20 +76,9 @@ def converse(
     talk = ChatSession(api, new, session=session, interactive=terminal)
     talk.model = talk.model or status["model"]
     if terminal and os.environ.get("TERM", "dumb") != "dumb":
-        try:
-            from hermes_agent.cli.talk.chat.screen import Screen
-        except ModuleNotFoundError as error:
-            lacking = (error.name or "").split(".")[0]
-            if lacking not in ("prompt_toolkit", "rich"):
-                raise
-            from hermes_agent.core.installation.extras import install_hint, pip_name
+        from hermes_agent.cli.talk.chat.screen import Screen
 
-            print(
-                f"plain chat: {pip_name(lacking)} is not installed\nhint: {install_hint('chat')}",
-                file=sys.stderr,
-            )
-        else:
-            return Screen(talk, os.path.join(api.home, "history")).run()
+        return Screen(talk, os.path.join(api.home, "history")).run()
     from hermes_agent.cli.talk.chat.plain import run_plain
 
     return run_plain(talk, terminal)
