@@ -72,7 +72,7 @@ def test_what_is_dangerous_raises_a_signal(drifting: tuple[Hermes, Path, Path]) 
         (["drift", "show", "drift-99"], 1, "no audit 'drift-99'"),
         (["drift", "show", "../x"], 1, "no audit '../x'"),
         (["drift", "reject", "99.1"], 1, "no audit"),
-        (["drift", ".", "--scope", "moods"], 2, "--scope cannot be 'moods'"),
+        (["drift", ".", "--scope", "moods"], 2, "not a valid --scope: 'moods'"),
         (["drift", ".", "--terminal", "moon"], 2, "git cannot read"),
     ],
 )

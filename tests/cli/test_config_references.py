@@ -19,7 +19,7 @@ CHANNELS = "channels:\n  telegram: {home: '7'}\n  slack: {}\n"
         ("jobs.zone", "Europe/Berlni", "Berlni", "Europe/Berlin"),
         ("jobs.alert", "[nowhere]", "no channel called 'nowhere'", "configured: slack, telegram"),
         ("jobs.alert", "[telegram, slack]", "'slack' has no home", "slack:CHAT"),
-        ("jobs.alert", "telegram", "array", "'[a, b]'"),
+        ("jobs.alert", "telegram", "must be a list", "'[a, b]'"),
         ("watch.notify", "[nowhere]", "no channel called 'nowhere'", "configured:"),
         ("gateway.announce", "[nowhere:5]", "no channel called 'nowhere'", "configured:"),
         ("gateway.api_policy", "nope", "'nope'", "careful"),

@@ -87,7 +87,7 @@ def test_what_a_machine_lacks_is_named_with_the_way_to_get_it(
         (["run", "--all", "disk_full"], "name a family, or use --all"),
         (["run", "disk_full", "--mechanism", "x"], "no mechanism 'x' in the split 'first'"),
         (["run", "disk_full", "--held", "--foreign"], "use either --foreign or --held, not both"),
-        (["run", "disk_full", "--init", "runit"], "--init cannot be 'runit'"),
+        (["run", "disk_full", "--init", "runit"], "not a valid --init: 'runit'"),
         (["run", "disk_full", "--seeds", "0"], "at least 1"),
         (["repeat", "disk_full", "--keep"], "--keep works only with a single run"),
     ],

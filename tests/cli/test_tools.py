@@ -68,7 +68,7 @@ def test_versions_are_compared(hermes: Hermes, tool_store: AuthoredToolStore) ->
     (hermes.home / "tools/add.py").write_text(CHANGED + "# by hand\n")
     assert "+# by hand" in hermes.good("tools", "diff", "add")
     assert hermes.run("tools", "diff", "add", "1").returncode == 2
-    assert "there are: 1, 2" in hermes.run("tools", "diff", "add", "1", "9").stderr
+    assert "available: 1, 2" in hermes.run("tools", "diff", "add", "1", "9").stderr
 
 
 def test_a_version_is_brought_back_and_the_log_tells(
@@ -77,7 +77,7 @@ def test_a_version_is_brought_back_and_the_log_tells(
     assert "add is back to version 1" in hermes.good("tools", "rollback", "add")
     assert (hermes.home / "tools/add.py").read_text() == ADD
     assert hermes.json("tools", "rollback", "add", "2") == {"name": "add", "version": 2}
-    assert "there are: 1, 2" in hermes.run("tools", "rollback", "add", "3").stderr
+    assert "available: 1, 2" in hermes.run("tools", "rollback", "add", "3").stderr
     lines = hermes.json("tools", "log", "add")
     assert [(line["what"], line["version"], line["by"]) for line in lines] == [
         ("kept", 1, "session-1"),

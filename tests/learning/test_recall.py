@@ -314,7 +314,7 @@ async def test_a_model_whose_files_are_gone_leaves_words(
     await store.knowledge.save_documents([NGINX])
     recall = recalling(store, LearningSettings(semantic=True))
     assert (await recall.offer(MESSAGE, skills={"nginx-502": "given"})).skills == ("nginx-502",)
-    with pytest.raises(NoSemantics, match="safetensors of wordllama, which is not there"):
+    with pytest.raises(NoSemantics, match="safetensors of wordllama, which is missing"):
         await recall.embed_some(10)
 
 

@@ -358,7 +358,7 @@ def test_models_are_found_by_name_by_path_and_in_packages(tmp_path: Path) -> Non
     assert find_model(str(mine)) == mine
     assert find_model("smollm2", folder) == SMOL
     assert model_names(folder) == ("mine", "smollm2")
-    with pytest.raises(UsageError, match="there are: mine, smollm2") as caught:
+    with pytest.raises(UsageError, match="available: mine, smollm2") as caught:
         find_model("other", folder)
     assert "other.gguf" in caught.value.hint
 

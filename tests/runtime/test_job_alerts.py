@@ -26,7 +26,7 @@ async def test_a_job_that_goes_on_failing_is_one_signal_until_a_run_is_good(tmp_
         (incident,) = await incidents(place)
         assert (incident.severity, incident.source, incident.service) == ("P1", "job", "backup")
         (signal,) = await firing(place, incident.id)
-        assert signal.title == "job backup fails: the script ended with exit code 1"
+        assert signal.title == "job backup is failing: the script ended with exit code 1"
         assert "no room on the disk" in signal.detail
         assert signal.labels["job"] == job.id
         (tmp_path / "home" / "jobs" / job.id / "ok").touch()

@@ -141,7 +141,7 @@ async def test_a_script_of_which_nobody_knows_waits_for_a_decision(
         run = await place.in_state(asked.id, "parked")
         assert run.error == "the outcome of its script is unknown"
         (told,) = await place.texts()
-        assert told.startswith("⚠ job odd waits for a decision")
+        assert told.startswith("⚠ job odd is waiting for a decision")
         status = (await runtime_status(place.runtime))["jobs"]
         assert [one["run"] for one in status["parked"]] == [asked.id]
         await place.runtime.job_service.decide(asked.id, decision, "ann")

@@ -211,7 +211,7 @@ DEATHS = {
 async def test_a_program_that_dies_is_told_so(either: Shop, how: str) -> None:
     worked = await either.run(DEATHS[how], SMALL)
     assert (worked.ok, worked.limit) == (False, "died")
-    assert worked.trouble.startswith(("it died without a word", "it closed its connection"))
+    assert worked.trouble.startswith(("it died without a message", "it closed its connection"))
 
 
 SEND = """
