@@ -242,6 +242,24 @@ def test_an_agent_in_this_process_finds_the_runtime_that_comes_and_goes(serve: S
         assert agent.run("hi").text == "three"
 
 
+def test_agents_of_one_program_take_turns_with_a_session(serve: Serve) -> None:
+    serve(*(Reply("hello") for _ in range(10)))
+    with Agent("first") as first, Agent("other") as other:
+        session = first.run("hi").session
+        other.run("hi")
+        with Agent(session=session) as second:
+            with pytest.raises(UsageError, match="another agent of this program"):
+                second.run("hi")
+            first.close()
+            assert second.run("hi").session == session
+        for _ in range(5):
+            with Agent(session=session) as again:
+                assert again.run("hi").text == "hello"
+    for _ in range(3):
+        with Agent(session=session) as again:
+            assert again.run("hi").text == "hello"
+
+
 def test_what_another_process_cannot_have_is_refused(serve: Serve) -> None:
     serve(Reply("hello"))
 

@@ -144,7 +144,7 @@ class Agent:
     def close(self) -> None:
         """Release the home, or disconnect from its runtime."""
         if self._shared is not None:
-            self._shared.leave()
+            self._shared.leave(self.state.session, self._tools)
             self._shared = None
 
     def __enter__(self) -> "Agent":
@@ -272,6 +272,9 @@ class _LocalRuntime:
     async def is_up(self) -> bool:
         return True
 
+    async def disconnect(self, session: str, tools: Mapping[str, Tool]) -> None:
+        """Its tools stay until another agent has the session."""
+
     async def open(self, program: NewProgram, tools: Mapping[str, Tool]) -> str:
         embedded = EmbeddedTools(tools, program.granted, program.builtin)
         session = await self.runtime.embed(program, embedded)
@@ -320,12 +323,15 @@ class _SharedRuntime:
             shared._users += 1
             return shared
 
-    def leave(self) -> None:
+    def leave(self, session: str, tools: Mapping[str, Tool]) -> None:
         with self._opening:
             self._users -= 1
-            if self._users:
-                return
-            self._open.pop(self._home, None)
+            if not self._users:
+                self._open.pop(self._home, None)
+        if self._users:
+            if self._host is not None:
+                self.call(self._host.disconnect(session, tools)).result(timeout=30)
+            return
         self.call(self._stop()).result(timeout=30)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5)

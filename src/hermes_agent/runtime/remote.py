@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from hermes_agent.agent.tools.executor import run_relayed
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import HermesError
+from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.records import Parked, Session, SessionMessage
 from hermes_agent.core.tools import Tool
 from hermes_agent.host.paths import socket_paths
@@ -30,6 +30,8 @@ class RemoteRuntime:
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
         self._streams: dict[str, asyncio.Task[None]] = {}
+        """By session."""
+        self._tools: dict[str, Mapping[str, Tool]] = {}
         self._calls: dict[str, asyncio.Task[None]] = {}
 
     @classmethod
@@ -54,15 +56,28 @@ class RemoteRuntime:
     async def stop(self) -> None:
         if self._calls:
             await asyncio.wait(self._calls.values(), timeout=CLOSING_SECONDS)
-        for task in (*self._streams.values(), *self._calls.values()):
+        for task in self._calls.values():
             task.cancel()
-        await asyncio.gather(*self._streams.values(), return_exceptions=True)
+        for session in list(self._streams):
+            await self.disconnect(session, self._tools[session])
         await self._http.aclose()
+
+    async def disconnect(self, session: str, tools: Mapping[str, Tool]) -> None:
+        """Disconnect the agent that has these tools."""
+        if session in self._streams and self._tools[session] is tools:
+            stream = self._streams.pop(session)
+            stream.cancel()
+            await asyncio.wait({stream})
 
     async def open(self, program: NewProgram, tools: Mapping[str, Tool]) -> str:
         """Connect the program, unless it is connected; returns its session."""
         stream = self._streams.get(program.session)
         if stream is not None and not stream.done():
+            if self._tools[program.session] is not tools:
+                raise UsageError(
+                    f"another agent of this program is using session {program.session}",
+                    "close that agent first",
+                )
             return program.session
         sent = replace(program, tools=tuple(map(ProgramTool.of, tools.values())))
         request = self._http.build_request(
@@ -74,16 +89,13 @@ class RemoteRuntime:
                 raise _error(response.status_code, await response.aread())
             lines = _lines(response)
             first = msgspec.json.decode(await anext(lines), type=ProgramLine)
-        reading = self._serve(response, lines, first.session, tools)
+        self._tools[first.session] = tools
+        reading = self._serve(response, lines, first.session)
         self._streams[first.session] = asyncio.create_task(reading)
         return first.session
 
     async def _serve(
-        self,
-        response: httpx.Response,
-        lines: AsyncIterator[bytes],
-        session: str,
-        tools: Mapping[str, Tool],
+        self, response: httpx.Response, lines: AsyncIterator[bytes], session: str
     ) -> None:
         try:
             async for line in lines:
@@ -91,14 +103,16 @@ class RemoteRuntime:
                 if call.cancelled and call.effect in self._calls:
                     self._calls[call.effect].cancel()
                 elif not call.cancelled:
-                    running = self._call(session, call, tools[call.tool])
+                    running = self._call(session, call)
                     self._calls[call.effect] = asyncio.create_task(running)
         except httpx.TransportError:
             pass  # the runtime died; the next run looks for another
         finally:
             await response.aclose()
 
-    async def _call(self, session: str, call: ProgramLine, tool: Tool) -> None:
+    async def _call(self, session: str, call: ProgramLine) -> None:
+        tool = self._tools[session][call.tool]
+
         async def result() -> AsyncIterator[bytes]:
             # The tool runs once the runtime is reached, which then does not stop before its end.
             yield msgspec.json.encode(await run_relayed(tool, call.effect, call.arguments))
