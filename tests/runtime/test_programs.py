@@ -170,6 +170,8 @@ def test_a_program_that_comes_back_decides_and_goes_on(serve: Serve, tmp_path: P
     serve(PAY, PAY_AGAIN, Reply("both are paid"), Reply("both are paid"))
     program = Program(tmp_path, "slow", "")
     assert program.line() == "paying 5 EUR"
+    (row,) = RuntimeClient().get("/v1/sessions")
+    assert "another program is using session" in Program(tmp_path, "fast", row["id"]).end()
     _client, session = killed(program)
     lines = Program(tmp_path, "decide", session).end().splitlines()
     assert lines[0] == "paying 6 EUR"

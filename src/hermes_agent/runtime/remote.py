@@ -88,7 +88,7 @@ class RemoteRuntime:
             if response.is_error:
                 raise _error(response.status_code, await response.aread())
             lines = _lines(response)
-            first = msgspec.json.decode(await anext(lines), type=ProgramLine)
+            first = msgspec.json.decode(await anext(lines, b""), type=ProgramLine)
         self._tools[first.session] = tools
         reading = self._serve(response, lines, first.session)
         self._streams[first.session] = asyncio.create_task(reading)
@@ -159,7 +159,7 @@ class RemoteRuntime:
 def _reaching() -> Iterator[None]:
     try:
         yield
-    except httpx.TransportError as error:
+    except (httpx.TransportError, msgspec.MsgspecError) as error:
         raise HermesError(
             f"the connection to the runtime broke: {error}", "run again: what was said is stored"
         ) from None
