@@ -475,6 +475,14 @@ class Tool:
         return function
 
     @property
+    def bound_by(self) -> str:
+        """What ties it to the process of its runtime; empty if it can run in another."""
+        if self._wants_context or self.schema is not None:
+            return "ToolContext"
+        bonds = ("located", "prepare", "preview", "recover", "release", "inverse", "keys")
+        return next((name for name in bonds if getattr(self, name)), "")
+
+    @property
     def unrecoverable(self) -> bool:
         """Whether nobody could tell if an interrupted call took effect."""
         return self.recover is None and not self.repeatable

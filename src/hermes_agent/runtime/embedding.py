@@ -4,25 +4,34 @@ import asyncio
 import atexit
 import os
 import threading
+import time
 import uuid
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from hermes_agent.core import events as ev
-from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.errors import HermesError, HomeLocked, UsageError
 from hermes_agent.core.messages import Usage
-from hermes_agent.core.records import Parked, Session, SessionMessage
+from hermes_agent.core.records import Parked, SessionMessage
 from hermes_agent.core.tools import Tool
 from hermes_agent.host.config import load_settings
-from hermes_agent.host.paths import find_home
+from hermes_agent.host.inspect import is_runtime, lock_owner
+from hermes_agent.host.paths import find_home, socket_paths
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.tools import builtin
+from hermes_agent.runtime.tools.programs import NewProgram
 from hermes_agent.runtime.tools.selection import EmbeddedTools
 
+if TYPE_CHECKING:
+    from hermes_agent.runtime.remote import RemoteRuntime
+
 T = TypeVar("T")
+
+START_SECONDS = 120.0
+"""How long to wait for a runtime that starts or stops."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +58,8 @@ class AgentState:
 
 class Agent:
     """An agent with your own tools. Its conversation continues from one `run` to the next and is
-    stored in the home, which this process owns until `close` or its end.
+    stored in the home. If a runtime runs on the home, it works there, and calls to your tools come
+    back to this process; otherwise this process owns the home until `close` or its end.
 
     Registering a tool grants its capabilities, unless you name the `capabilities` of the agent; a
     call to a tool that needs others is then refused. The policy profile decides what the built-in
@@ -132,9 +142,9 @@ class Agent:
         self._enter().call(self._decide(effect, decision)).result()
 
     def close(self) -> None:
-        """Release the home."""
+        """Release the home, or disconnect from its runtime."""
         if self._shared is not None:
-            self._shared.leave()
+            self._shared.leave(self.state.session, self._tools)
             self._shared = None
 
     def __enter__(self) -> "Agent":
@@ -149,23 +159,18 @@ class Agent:
         return self._shared
 
     async def _parked(self) -> Sequence[Parked]:
-        runtime = await self._enter().runtime()
-        return [
-            one
-            for one in await runtime.context.store.parked()
-            if await self._owns_session(one.session)
-        ]
+        host = await self._enter().host()
+        return [one for one in await host.parked() if await self._owns_session(host, one.session)]
 
-    async def _owns_session(self, session: str) -> bool:
+    async def _owns_session(self, host: "_Host", session: str) -> bool:
         """Whether a session is this agent's or one of its subagents'."""
-        store = (await self._enter().runtime()).context.store
         while session and session != self.state.session:
-            session = (await store.session(session)).parent
+            session = (await host.session(session)).parent
         return bool(session)
 
     async def _decide(self, effect: str, decision: str) -> None:
-        runtime = await self._enter().runtime()
-        await runtime.sessions.decide(effect, decision, f"library:{self.name}")
+        host = await (self._open() if self.state.session else self._enter().host())
+        await host.decide(effect, decision, f"library:{self.name}")
 
     async def _run(self, text: str) -> RunResult:
         for parked in await self._parked():
@@ -184,16 +189,14 @@ class Agent:
                     event.usage,
                     event.cost,
                 )
-        raise HermesError("the agent was closed during the turn", "the turn is in the journal")
+        raise AssertionError("events end with the turn")
 
     async def _events(self, text: str) -> AsyncIterator[ev.Event | ev.TransientEvent]:
-        runtime = await self._enter().runtime()
-        session = await self._session(runtime)
-        after = await runtime.context.store.last_number(session.id)
+        host = await self._open()
         message = SessionMessage(uuid.uuid4().hex, text, "library")
         calls: dict[str, dict[str, Any]] = {}
-        await runtime.sessions.submit(session, message)
-        async for recorded, _taken in runtime.sessions.follow(session.id, message.key, after):
+        event: ev.Event | ev.TransientEvent | None = None
+        async for recorded in host.ask(self.state.session, message):
             event = recorded.event
             match event:
                 case ev.Replied():
@@ -202,31 +205,26 @@ class Agent:
                     calls[event.call.id] = _input(event.call)
                 case ev.CallFinished():
                     self._remember(event, calls.get(event.call_id, {}))
-                case ev.TurnFinished():
-                    # The program may end right after it.
-                    await runtime.sessions.wait_idle(session.id)
-                    await runtime.sessions.settle()
             yield event
+        if not isinstance(event, ev.TurnFinished):
+            raise HermesError("the runtime stopped during the turn", "the turn is in the journal")
 
-    async def _session(self, runtime: Runtime) -> Session:
-        embedded = EmbeddedTools(self._tools, self._granted(), self._builtin)
-        if self.state.session:
-            session = await runtime.context.store.session(self.state.session)
-            runtime.embedded.attach(session.id, embedded)
-            await runtime.resume(session)
-            return session
-        session = await runtime.sessions.open_session(
-            workspace=self._workspace,
-            model=self._model,
-            policy=self._policy,
-            source="library",
-            key=f"library:{self.name}",
-            terminals=self._terminals,
-            embedded=embedded,
+    async def _open(self) -> "_Host":
+        """Open or continue this agent's session."""
+        host = await self._enter().host()
+        usual = os.environ.get("HERMES_TERMINAL", "")  # a running runtime has another environment
+        program = NewProgram(
+            self.name,
+            self._workspace,
+            self._granted(),
+            builtin=self._builtin,
+            session=self.state.session,
+            model=self._model or os.environ.get("HERMES_MODEL", ""),
+            policy=self._policy or os.environ.get("HERMES_POLICY", ""),
+            terminals=self._terminals or ((usual,) if usual else ()),
         )
-        runtime.embedded.attach(session.id, embedded)
-        self.state.session = session.id
-        return session
+        self.state.session = await host.open(program, self._tools)
+        return host
 
     def _granted(self) -> frozenset[str]:
         if self._capabilities is not None:
@@ -262,8 +260,44 @@ def _input(call: Any) -> dict[str, Any]:
     return given
 
 
+class _LocalRuntime:
+    """A runtime in this process."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self._store = runtime.context.store
+        self.session, self.parked = self._store.session, self._store.parked
+        self.decide, self.stop = runtime.sessions.decide, runtime.stop
+
+    async def is_up(self) -> bool:
+        return True
+
+    async def disconnect(self, session: str, tools: Mapping[str, Tool]) -> None:
+        """Its tools stay until another agent has the session."""
+
+    async def open(self, program: NewProgram, tools: Mapping[str, Tool]) -> str:
+        embedded = EmbeddedTools(tools, program.granted, program.builtin)
+        session = await self.runtime.embed(program, embedded)
+        await self.runtime.resume(session)
+        return session.id
+
+    async def ask(self, session: str, message: SessionMessage) -> AsyncIterator[ev.Recorded]:
+        sessions, after = self.runtime.sessions, await self._store.last_number(session)
+        await sessions.submit(await self._store.session(session), message)
+        async for recorded, _taken in sessions.follow(session, message.key, after):
+            if isinstance(recorded.event, ev.TurnFinished):
+                # The program may end right after it.
+                await sessions.wait_idle(session)
+                await sessions.settle()
+            yield recorded
+
+
+_Host: TypeAlias = "_LocalRuntime | RemoteRuntime"
+
+
 class _SharedRuntime:
-    """A runtime on its own thread, shared by all agents in this process with the same home."""
+    """A runtime on its own thread, or the one that runs on the home: shared by all agents in this
+    process with the same home."""
 
     _open: dict[Path, "_SharedRuntime"] = {}
     _opening = threading.Lock()
@@ -271,7 +305,7 @@ class _SharedRuntime:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._users = 0
-        self._runtime: Runtime | None = None
+        self._host: _Host | None = None
         self._starting = asyncio.Lock()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
@@ -289,12 +323,15 @@ class _SharedRuntime:
             shared._users += 1
             return shared
 
-    def leave(self) -> None:
+    def leave(self, session: str, tools: Mapping[str, Tool]) -> None:
         with self._opening:
             self._users -= 1
-            if self._users:
-                return
-            self._open.pop(self._home, None)
+            if not self._users:
+                self._open.pop(self._home, None)
+        if self._users:
+            if self._host is not None:
+                self.call(self._host.disconnect(session, tools)).result(timeout=30)
+            return
         self.call(self._stop()).result(timeout=30)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5)
@@ -303,22 +340,41 @@ class _SharedRuntime:
     def call(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    async def runtime(self) -> Runtime:
+    async def host(self) -> _Host:
         async with self._starting:
-            if self._runtime is None:
-                runtime = Runtime(self._home, os.environ)
+            if self._host is None or not await self._host.is_up():
+                await self._stop()
+                self._host = await self._find()
+            return self._host
+
+    async def _find(self) -> _Host:
+        """Use the runtime that owns the home, or own it. One that starts or stops is waited for."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            if any(map(os.path.exists, socket_paths(str(self._home)))):
+                from hermes_agent.runtime.remote import RemoteRuntime
+
+                if (remote := await RemoteRuntime.find(self._home)) is not None:
+                    return remote
+            runtime = Runtime(self._home, os.environ)
+            try:
                 await runtime.start()
-                self._runtime = runtime
-            return self._runtime
+                return _LocalRuntime(runtime)
+            except HomeLocked:
+                owner = lock_owner(str(self._home))
+                program = owner is not None and not is_runtime(owner)
+                if program or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(0.05)
 
     async def end_idle_shells(self) -> None:
-        if self._runtime is not None:
-            await self._runtime.end_idle_shells()
+        if isinstance(self._host, _LocalRuntime):
+            await self._host.runtime.end_idle_shells()
 
     async def _stop(self) -> None:
-        if self._runtime is not None:
-            await self._runtime.stop()
-            self._runtime = None
+        if self._host is not None:
+            await self._host.stop()
+            self._host = None
 
 
 def _at_exit() -> None:

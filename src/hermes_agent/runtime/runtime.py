@@ -33,7 +33,8 @@ from hermes_agent.runtime.model_selection import ModelSelection
 from hermes_agent.runtime.services import Domains, ServiceFactory, ServiceManager
 from hermes_agent.runtime.session_history import SessionHistory
 from hermes_agent.runtime.sessions import SessionService
-from hermes_agent.runtime.tools.selection import EmbeddedSessions, ToolSelection
+from hermes_agent.runtime.tools.programs import NewProgram
+from hermes_agent.runtime.tools.selection import EmbeddedSessions, EmbeddedTools, ToolSelection
 from hermes_agent.runtime.tools.services import ToolServiceFactory
 from hermes_agent.runtime.turns.dependencies import SessionCapabilities, TurnDependenciesFactory
 from hermes_agent.runtime.turns.scheduler import TurnScheduler
@@ -244,6 +245,23 @@ class Runtime:
         except HermesError as trouble:
             log.error("could not resume everything: %s", trouble.message)
 
+    async def embed(self, program: NewProgram, tools: EmbeddedTools) -> Session:
+        """Open or find a program's session, and give it the program's tools."""
+        if program.session:
+            session = await self.context.store.session(program.session)
+        else:
+            session = await self.sessions.open_session(
+                workspace=program.workspace,
+                model=program.model,
+                policy=program.policy,
+                source="library",
+                key=f"library:{program.name}",
+                terminals=program.terminals,
+                embedded=tools,
+            )
+        self.embedded.attach(session.id, tools)
+        return session
+
     async def resume(self, session: Session) -> None:
         """Resume a turn that waits for its program's tools."""
         await self._turns.continue_turn(session)
@@ -262,6 +280,7 @@ class Runtime:
             change = ev.RuntimeChanged("stopping", "asked to stop")
             context.bus.publish(ev.Recorded("", 0, context.clock(), change))
         context.bus.end()
+        self.embedded.end()
         self._maintenance.stop()
         await self.services.stop()
         await self.end_idle_shells()

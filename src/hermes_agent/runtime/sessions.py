@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -152,15 +152,8 @@ class SessionService:
     ) -> AsyncGenerator[tuple[ev.Recorded, bool]]:
         """Events until the turn that took the message `key` ends, each with whether that turn has
         taken it yet. Ends early when the runtime stops."""
-        taken = False
-        async for recorded in self.events(session, after):
-            event = recorded.event
-            taken = taken or (isinstance(event, ev.MessageTaken) and event.key == key)
-            if isinstance(event, ev.TurnFinished) and not recorded.number:
-                taken = True  # it crashed, and takes no message any more
-            yield recorded, taken
-            if taken and isinstance(event, ev.TurnFinished):
-                return
+        async for each in turn_of(self.events(session, after), key):
+            yield each
 
     async def finished(self, session: str, key: str) -> ev.TurnFinished:
         """Wait for the end of the turn that took the message `key`. Never returns when the runtime
@@ -250,7 +243,19 @@ class SessionService:
             await asyncio.sleep(0.001)
 
 
-log = logging.getLogger("hermes.runtime")
+async def turn_of(
+    events: AsyncIterator[ev.Recorded], key: str
+) -> AsyncGenerator[tuple[ev.Recorded, bool]]:
+    """As `SessionService.follow`."""
+    taken = False
+    async for recorded in events:
+        event = recorded.event
+        taken = taken or (isinstance(event, ev.MessageTaken) and event.key == key)
+        if isinstance(event, ev.TurnFinished) and not recorded.number:
+            taken = True  # it crashed, and takes no message any more
+        yield recorded, taken
+        if taken and isinstance(event, ev.TurnFinished):
+            return
 
 
 def collect_prompt_context(

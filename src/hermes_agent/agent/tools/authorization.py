@@ -67,6 +67,11 @@ async def _nowhere(paths: Sequence[str]) -> Sequence[tuple[str, ...]]:
     return [(path,) for path in paths]
 
 
+def relayed_permit(effect: str, tool: Tool, given: dict[str, Any]) -> Permit:
+    """In a program: the permit for a call that the runtime it is connected to has authorized."""
+    return Permit(effect, tool.name, given)
+
+
 def _may_be_empty(tool: Tool, argument: str) -> bool:
     """Whether an empty path means no path; otherwise it means the workspace."""
     known: Mapping[str, Any] = tool.spec.parameters.get("properties", {})

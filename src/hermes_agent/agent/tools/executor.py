@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from hermes_agent.agent.conversation import ConversationState, PendingCall
 from hermes_agent.agent.dependencies import TurnDependencies
 from hermes_agent.agent.human_input import HumanInput, Write
 from hermes_agent.agent.journal_redaction import redact_call
-from hermes_agent.agent.tools.authorization import CallAuthorizer, CallDenied
+from hermes_agent.agent.tools.authorization import CallAuthorizer, CallDenied, relayed_permit
 from hermes_agent.agent.tools.context import ToolContextFactory
 from hermes_agent.agent.tools.invoke import crashed, invoke, writable
 from hermes_agent.agent.tools.replay import DIVERGED, DIVERGED_NOTE, ReplayGuards
@@ -26,6 +26,7 @@ from hermes_agent.core.errors import HermesError, OutcomeUnknown, ToolError
 from hermes_agent.core.messages import ToolCall
 from hermes_agent.core.tool_results import ToolResult, failed, failure
 from hermes_agent.core.tools import RecoveryResult, Tool, ToolContext
+from hermes_agent.policy.redaction.redactor import Redactor
 from hermes_agent.terminals.command_backend import TerminalUnreachable
 
 log = logging.getLogger("hermes.calls")
@@ -440,6 +441,21 @@ class ToolExecutor:
                 cost=result.cost,
             )
         )
+
+
+async def run_relayed(tool: Tool, effect: str, given: Mapping[str, Any]) -> ToolResult:
+    """In a program: run a call that the runtime it is connected to has authorized and journaled."""
+    try:
+        arguments = tool.arguments(given)
+    except ToolError as error:
+        return failed(error)
+    judged = {tool.command, *tool.paths, *tool.hosts} & arguments.keys()
+    if any(arguments[name] != given.get(name) for name in judged):
+        return failure(
+            f"{tool.name} would read its arguments otherwise than the gate", "", "changed"
+        )
+    permit = relayed_permit(effect, tool, arguments)
+    return writable(await invoke(tool, permit, cast(ToolContext, None), arguments), Redactor({}))
 
 
 def waiting_notice(trouble: HermesError) -> ev.NoticeIssued:

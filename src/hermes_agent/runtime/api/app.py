@@ -30,6 +30,7 @@ from hermes_agent.incidents.routes import IncidentApi
 from hermes_agent.jobs.routes import JobApi
 from hermes_agent.learning.routes import LearningApi
 from hermes_agent.models.probe import ModelProbe
+from hermes_agent.runtime.api.programs import ProgramApi
 from hermes_agent.runtime.imports import Importer
 from hermes_agent.runtime.runtime import Runtime
 from hermes_agent.runtime.services import Row
@@ -174,6 +175,7 @@ class LocalApi:
             *_drift_routes(runtime),
             *JobApi(runtime.context, runtime.sessions, runtime.job_service).table(),
             *self._importer.table(),
+            *ProgramApi(runtime).table(),
             *self._runtime.services.table(),
         )
         return [

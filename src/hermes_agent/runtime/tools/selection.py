@@ -1,6 +1,6 @@
 """Selects a session's tools: built-in ones, those of a test, or those of an embedding program."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from hermes_agent.core.messages import Prompt, ToolSpec
@@ -8,6 +8,7 @@ from hermes_agent.core.records import Session
 from hermes_agent.core.tools import Tool
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.runtime.tools import builtin
+from hermes_agent.runtime.tools.programs import ProgramLink
 
 
 class EmbeddedTools(NamedTuple):
@@ -17,6 +18,8 @@ class EmbeddedTools(NamedTuple):
     own: Mapping[str, Tool]
     granted: frozenset[str]
     builtin: bool
+    link: ProgramLink | None = None
+    """The way to a program in another process."""
 
 
 class EmbeddedSessions:
@@ -37,7 +40,22 @@ class EmbeddedSessions:
 
     def is_ours(self, session: Session) -> bool:
         """Whether its turns can run here: an embedded session needs its program."""
-        return session.source != "library" or session.id in self._tools
+        known = self._tools.get(session.id)
+        there = known is not None and (known.link is None or known.link.connected)
+        return session.source != "library" or there
+
+    def prune(self, busy: Collection[str]) -> None:
+        """Forget programs that have ended, except those with a running turn."""
+        self._tools = {
+            session: known
+            for session, known in self._tools.items()
+            if known.link is None or known.link.connected or session in busy
+        }
+
+    def end(self) -> None:
+        for known in self._tools.values():
+            if known.link is not None:
+                known.link.end()
 
 
 class ToolSelection:
