@@ -97,7 +97,7 @@ async def test_a_run_at_a_limit_of_the_loop_waits_and_continues(tmp_path: Path) 
         await r.know("ada", name="ada")
         run = await begun(r)
         await r.hears("1 of 1 steps used", "ops")
-        await in_state(r, run, "running", "it waits for an answer: limit for this turn")
+        await in_state(r, run, "running", "it is waiting for an answer: limit for this turn")
         await r.press("Yes", "ada", chat="ops")
         assert (await in_state(r, run, "done")).output == "It is made"
 

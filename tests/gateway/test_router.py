@@ -363,7 +363,7 @@ async def test_a_member_who_brings_a_code_may_more_and_the_model_sees_none(tmp_p
         kept, _ = await r.add_inbound(
             InboundMessage("c1", Chat("pad", "with-bob"), Person("bob"), code)
         )
-        await r.hears("You are owner on pad now")
+        await r.hears("You are now owner on pad")
         (known,) = await r.runtime.context.store.gateway.identities()
         assert (known.role, known.name, known.by) == ("owner", "robert", "code")
         await r.router.handle(kept)  # the runtime died before it was noted
@@ -376,4 +376,4 @@ async def test_a_member_who_brings_a_code_may_more_and_the_model_sees_none(tmp_p
         await r.say("cheeseburger", "bob")  # twelve of the signs that codes are made of
         await r.rest()
         assert await taken(r) == ["hi", "cheeseburger"]
-        assert len([one for one in r.texts() if "You are owner" in one]) == 2
+        assert len([one for one in r.texts() if "You are now owner" in one]) == 2
