@@ -45,7 +45,7 @@ class ToolResolver:
         names = list(self._deps.tools)
         close = get_close_matches(name, [*names, *self._found], 1, 0.7)
         more = "; find_tools searches more" if USE_TOOL in self._deps.tools else ""
-        hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(names)}{more}"
+        hint = f"did you mean {close[0]!r}?" if close else f"available: {', '.join(names)}{more}"
         raise ToolError(f"no tool called {name!r}", hint, "changed")
 
     def given(self, open_call: PendingCall, tool: Tool) -> dict[str, object]:

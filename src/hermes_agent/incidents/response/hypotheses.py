@@ -26,7 +26,7 @@ def put(board: Sequence[Hypothesis], new: Hypothesis) -> tuple[tuple[Hypothesis,
     known = {one.id: one for one in board}
     if new.id not in known:
         raise ToolError(
-            f"no hypothesis {new.id!r} is on the board", f"there are: {', '.join(known)}", "changed"
+            f"no hypothesis {new.id!r} is on the board", f"available: {', '.join(known)}", "changed"
         )
     old = known[new.id]
     made = replace(

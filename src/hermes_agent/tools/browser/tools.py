@@ -141,7 +141,7 @@ def _plain(url: str) -> str:
 async def _switch(driven: Browser, ref: str, *, close: bool) -> None:
     tab = driven.tabs.get(ref)
     if tab is None:
-        raise ToolError(f"no tab {ref!r}", f"there are: {', '.join(driven.tabs)}", "changed")
+        raise ToolError(f"no tab {ref!r}", f"open: {', '.join(driven.tabs)}", "changed")
     if close:
         await driven.close_tab(tab)
     else:
