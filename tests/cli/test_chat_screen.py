@@ -266,7 +266,10 @@ def test_a_terminal_that_can_do_nothing_gets_the_plain_chat(hermes: Hermes, tmp_
     try:
         chat.shows(">")
         chat.enter("write a file")
-        chat.shows("allow? [y/N/s")
+        assert "v=show all" not in chat.shows("allow? [y/N/s")
+        chat.enter("maybe")
+        chat.shows("not an answer: 'maybe'")
+        chat.shows("allow? [y/N/s", 2)
         chat.enter("y")
         assert "→ $ echo written" in chat.shows("The file is **written**.")
         wait_until(lambda: chat.text().rstrip().endswith(">"), "the next prompt")

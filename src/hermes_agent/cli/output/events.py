@@ -122,12 +122,13 @@ def _call_text(call: dict[str, Any]) -> str:
 # questions
 
 
-def consent_prompt(question: Event) -> str:
+def consent_prompt(question: Event, folded: bool) -> str:
     more = [f"{name[0]}={name}" for name in ("session", "always") if name in question["choices"]]
-    shows = "; v=show all" if question["purpose"] == "approval" else ""
-    shows += ", r=rule" if "always" in question["choices"] else ""
+    shows = ["v=show all"] if folded and question["purpose"] == "approval" else []
+    shows += ["r=rule"] if "always" in question["choices"] else []
     asked = "continue" if question["purpose"] == "budget" else "allow"
-    return f"{asked}? [{'/'.join(['y', 'N', *more])}{shows}] "
+    keys = "; ".join(filter(None, ["/".join(["y", "N", *more]), ", ".join(shows)]))
+    return f"{asked}? [{keys}] "
 
 
 def typed_answer(question: Event, typed: str) -> str | None:

@@ -247,10 +247,16 @@ class ConsentPane:
             chosen = at == self._chosen
             text = f"{'▸' if chosen else ' '}{one.key} {one.label} "
             bar += [("class:consent-chosen" if chosen else "", text), ("", " ")]
-        shows = ["v less" if self._whole else "v all", *(["r rule"] if view.rule else [])]
-        bar.append(("class:consent-quiet", f"  ←→ Enter · {' · '.join(shows)}\n"))
+        shows = ["←→ Enter", *(["v less" if self._whole else "v all"] if self._folds(view) else [])]
+        shows += ["r rule"] if view.rule else []
+        bar.append(("class:consent-quiet", f"  {' · '.join(shows)}\n"))
         meaning = ("class:consent-quiet", self._meaning(view.answers))
         return [*above, *bar, meaning, ("", "\n"), *notes]
+
+    def _folds(self, view: ConsentView) -> bool:
+        """Whether more can be shown, or is."""
+        extra = any(one.extra for one in view.sections)
+        return self._whole or extra or len(self._laid[1]) > self._height
 
     def _meaning(self, answers: Sequence[ConsentAnswer]) -> str:
         text = f"    {answers[self._chosen].label}: {answers[self._chosen].meaning}"
@@ -357,7 +363,7 @@ class ConsentPane:
         elif letter == "r" and view.rule:
             self._with_rule = not self._with_rule
             self._offset = 1_000_000 if self._with_rule else 0
-        elif letter in ("v", "?"):
+        elif letter in ("v", "?") and self._folds(view):
             self._whole = not self._whole
         get_app().invalidate()
 
