@@ -77,6 +77,12 @@ class ConsentPane:
         self._answer = answer
         self._buffer = buffer
         self._paste = paste
+        self._below_window = Window(
+            FormattedTextControl(self._below),
+            dont_extend_height=True,
+            wrap_lines=True,
+            height=Dimension(min=2, weight=50),
+        )
         self._held = ""
         """A message that was begun before, while the question is answered."""
         self._begin("")
@@ -87,12 +93,7 @@ class ConsentPane:
                     Window(
                         _Scrolled(self), dont_extend_height=True, height=Dimension(min=1, weight=50)
                     ),
-                    Window(
-                        FormattedTextControl(self._below),
-                        dont_extend_height=True,
-                        wrap_lines=True,
-                        height=Dimension(min=2, weight=50),
-                    ),
+                    self._below_window,
                 ]
             ),
             Condition(lambda: self.question is not None),
@@ -155,7 +156,8 @@ class ConsentPane:
 
     def _waits(self) -> bool:
         """Whether a key may answer now."""
-        asked = self.question is not None
+        drawn = self._below_window in get_app().layout.visible_windows
+        asked = self.question is not None and drawn  # a window may be too small for the answers
         return asked and self._armed and not self._answering and not self._buffer.text
 
     def _send(self, question: Event, answer: str) -> None:
@@ -235,9 +237,10 @@ class ConsentPane:
         if not self._armed:
             return [("class:consent-quiet", "  one moment …")]
         if self._buffer.text and (self._not_an_answer or question["purpose"] != "question"):
-            text = "  Enter sends what you typed as a message; Tab sets it aside to answer this"
+            drops = "sets it aside" if self._not_an_answer else "drops it"
+            text = f"  Enter sends what you typed as a message; Tab {drops} to answer this"
             if typed_answer(question, self._buffer.text.strip()) not in (None, "no"):
-                text = "  words don't answer this: Tab sets them aside, then press a single letter"
+                text = f"  words don't answer this: Tab {drops}, then press a single letter"
             return [*above, ("class:consent-quiet", f"{text}\n"), *notes]
         if question["purpose"] == "question":
             keys = "↑↓ choose, Enter answers; or type an answer" if view.answers else ""
@@ -387,7 +390,9 @@ class ConsentPane:
         self._not_an_answer = not answers
 
     def _set_aside(self) -> None:
-        self._held = self._buffer.text
+        """A message that was begun before comes back; what was mistyped at the answers does not."""
+        if self._not_an_answer:
+            self._held = self._buffer.text
         self._buffer.reset()
 
     def _choose(self, step: int) -> None:
