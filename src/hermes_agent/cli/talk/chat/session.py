@@ -198,7 +198,7 @@ def listen(
             for recorded in api.events(session, after):
                 if not wanted():
                     return
-                event: Event = recorded["event"]
+                event: Event = {**recorded["event"], "number": recorded["number"]}
                 if recorded["number"]:
                     after, failures = recorded["number"], 0
                 stopped = event["kind"] == "runtime_changed" and event["state"] == "stopping"
