@@ -179,7 +179,7 @@ def test_help_and_unknown_commands_and_tab(open_chat: Open) -> None:
     chat.shows("did you mean /help?")
     chat.type("/he")
     chat.press("Tab", "Enter")
-    shown = chat.shows("/resume ID")
+    shown = chat.shows("/resume [ID]")
     assert "Ctrl-C stops the agent" in shown
 
 
