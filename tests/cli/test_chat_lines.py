@@ -57,8 +57,8 @@ def test_a_conversation_goes_back_branches_off_and_is_looked_at(hermes: Hermes) 
     ]  # fmt: skip
     done = hermes.run("chat", "--name", "talk", input="\n".join([*lines, ""]))
     for words in (
-        "tool results", "commands may have changed other files: 1 command ran: $ echo written", "use: main",
-        "reserved", "for the summary and the reply", "you are in it now, /resume ",
+        "tool results", "commands may have changed other files: 1 command ran: $ echo written",
+        "use: main", "reserved", "for the summary and the reply", "you are in it now, /resume ",
         "not undone: 1 effect: ran echo", "/retry anyway  sends your message again",
         "sending again: please write a file", ": please write a file", "(other) is a branch of",
         "rewound to before #3: hello",
