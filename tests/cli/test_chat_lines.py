@@ -33,7 +33,7 @@ def test_slash_commands_work_in_a_pipe(hermes: Hermes) -> None:
     lines = ["hello", "/name trip", "/cost", "/status", "/search hello", "/parked", "/approvals"]
     shown = hermes.good("chat", input="\n".join([*lines, "/sessions", "/help", "/export", ""]))
     for words in ("'trip'", "tokens in", "running", "«hello»", "nothing is parked",
-                  "no open questions", "/resume ID", "wrote "):  # fmt: skip
+                  "no open questions", "/resume [ID]", "wrote "):  # fmt: skip
         assert words in shown
     (page,) = hermes.work.glob("hermes-*.md")
     assert page.read_text().startswith("# trip\n")
@@ -45,6 +45,9 @@ def test_new_opens_another_session_and_resume_goes_back(hermes: Hermes) -> None:
     )
     turns = {row["name"]: row["turns"] for row in hermes.json("sessions")}
     assert turns == {"first": 2, "": 1}
+    shown = hermes.good("chat", input="/resume\nhello\n/resume\n/quit\n")
+    assert shown.count("you are now in session") == 2
+    assert shown.index(": first") < shown.index(": hello")
 
 
 def test_a_conversation_goes_back_branches_off_and_is_looked_at(hermes: Hermes) -> None:
@@ -54,7 +57,8 @@ def test_a_conversation_goes_back_branches_off_and_is_looked_at(hermes: Hermes) 
     ]  # fmt: skip
     done = hermes.run("chat", "--name", "talk", input="\n".join([*lines, ""]))
     for words in (
-        "tool results", "commands may have changed other files: 1 command ran", "use: main",
+        "tool results", "commands may have changed other files: 1 command ran: $ echo written",
+        "use: main", "reserved", "for the summary and the reply", "you are in it now, /resume ",
         "not undone: 1 effect: ran echo", "/retry anyway  sends your message again",
         "sending again: please write a file", ": please write a file", "(other) is a branch of",
         "rewound to before #3: hello",

@@ -56,7 +56,7 @@ def test_a_command_of_the_chat_goes_before_a_skill_of_the_same_name(skilled: Her
     folder = skilled.home / "skills" / "help"
     folder.mkdir()
     (folder / "SKILL.md").write_text(skill_text("help"))
-    assert "/resume ID" in skilled.good("chat", input="/help\n")
+    assert "/resume [ID]" in skilled.good("chat", input="/help\n")
 
 
 def test_a_skill_is_opened_by_its_name_in_a_question(skilled: Hermes) -> None:

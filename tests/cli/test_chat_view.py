@@ -6,7 +6,7 @@ from typing import Any
 from hermes_agent.cli.output.events import Printer, call_line, typed_answer
 from hermes_agent.cli.output.formatting import span
 from hermes_agent.cli.talk.chat.rendering import render
-from hermes_agent.cli.talk.chat.view import Blocks, ChatView, ViewPiece
+from hermes_agent.cli.talk.chat.view import Blocks, ChatView, ViewPiece, recap
 
 
 class Time:
@@ -185,6 +185,26 @@ def test_marks_say_what_colours_say() -> None:
 def test_spans_are_told_in_their_two_largest_units() -> None:
     told = [span(seconds) for seconds in (0, 59.9, 61, 3600, 90_061)]
     assert told == ["0 s", "59 s", "1 min 1 s", "1 h", "1 d 1 h"]
+
+
+def test_a_recap_begins_with_what_the_user_said() -> None:
+    end = {"kind": "call_finished", "tool": "x", "call_id": "1", "text": "", "ok": True,
+           "seconds": 0.1, "inverse": ""}  # fmt: skip
+    said = {"kind": "message_taken", "text": "two"}
+    events = [{**said, "text": "one"}, replied("yes"), said, *[end] * 7, replied("done")]
+    past = [{"number": at, "time": 0.0, "event": event} for at, event in enumerate(events, 1)]
+    first, user, more, *_, last = [piece.text for piece in recap(past)]
+    assert (first, user) == ("\n… 2 earlier messages", "two")
+    assert (more, last) == ("… 2 more of this turn", "done")
+    past.append({"number": 12, "time": 0.0, "event": {"kind": "rewound", "to": 3}})
+    assert recap(past)[-1] == ViewPiece("quiet", "· rewound to before: two")
+
+
+def test_advice_for_the_model_is_not_printed() -> None:
+    side = io.StringIO()
+    failed = {"kind": "call_finished", "tool": "terminal", "ok": False}
+    Printer(live=True, quiet=False, side=side).show({**failed, "text": "refused\nretry: no"})
+    assert side.getvalue() == "✗ terminal: refused\n"
 
 
 def test_a_list_is_one_paragraph_until_other_text_comes() -> None:

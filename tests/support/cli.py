@@ -211,6 +211,9 @@ class Pane:
     def press(self, *keys: str) -> None:
         self._tmux("send-keys", *keys)
 
+    def resize(self, rows: int) -> None:
+        self._tmux("resize-window", "-x", "140", "-y", str(rows))
+
     def paste(self, text: str) -> None:
         """As a terminal does that marks what is pasted."""
         self._tmux("set-buffer", text, ";", "paste-buffer", "-p")

@@ -16,7 +16,7 @@ from hermes_agent.cli.output.events import consent_prompt, typed_answer
 from hermes_agent.cli.output.formatting import one_line
 
 if TYPE_CHECKING:
-    from hermes_agent.cli.output.consent import Row
+    from hermes_agent.cli.output.consent import Fold, Row
 
 Event = dict[str, Any]
 _End = tuple[BaseException | None]
@@ -24,6 +24,10 @@ _End = tuple[BaseException | None]
 TERMINAL = 0
 MIN_FOLD = 6
 """Rows of each section that are shown on the smallest terminal."""
+
+
+QUIET_SECONDS = 0.4
+"""How long lines that follow one that is no answer are dropped: they belong to what was pasted."""
 
 
 class EventStream:
@@ -91,41 +95,63 @@ def ask_question(question: Event, events: EventStream) -> str | None:
             return answer
 
 
-def print_question(question: Event) -> None:
-    """The question, folded to the height of the terminal, and the prompt."""
-    from hermes_agent.cli.output.consent import Fold, answer_rows, expiry, rows
+def print_question(question: Event, *, whole: bool = False) -> None:
+    """The question, folded to the height of the terminal unless `whole`, and the prompt."""
+    from hermes_agent.cli.output.consent import answer_rows, expiry, rows
     from hermes_agent.core.text.consent import consent_view
 
     if question["purpose"] != "question":
         # What was typed before the question was seen is not consent to it.
         termios.tcflush(TERMINAL, termios.TCIFLUSH)
     view, size = consent_view(question), shutil.get_terminal_size()
-    fold = Fold(max(size.lines - 18, MIN_FOLD))
-    _print_rows([*rows(view, size.columns, fold), *answer_rows(view.answers, size.columns)])
+    found = rows(view, size.columns, None if whole else _fold(size.lines))
+    _print_rows([*found, *answer_rows(view.answers, size.columns)])
     if left := expiry(question, time.time()):
         print(f"  {left}", file=sys.stderr)
     print_prompt(question)
 
 
+def _fold(lines: int) -> "Fold":
+    from hermes_agent.cli.output.consent import Fold
+
+    return Fold(max(lines - 18, MIN_FOLD))
+
+
+def _folds(question: Event) -> bool:
+    """Whether this terminal is too small for all of the question."""
+    from hermes_agent.cli.output.consent import rows
+    from hermes_agent.core.text.consent import consent_view
+
+    view, size = consent_view(question), shutil.get_terminal_size()
+    return [*rows(view, size.columns)] != [*rows(view, size.columns, _fold(size.lines))]
+
+
 def print_prompt(question: Event) -> None:
-    prompt = f"  {consent_prompt(question)}" if question["purpose"] != "question" else "> "
+    asks = question["purpose"] == "question"
+    prompt = "> " if asks else f"  {consent_prompt(question, _folds(question))}"
     print(prompt, end="", file=sys.stderr, flush=True)
 
 
 def answer_or_show(question: Event, typed: str) -> str | None:
-    """What a typed line answers; None if it only asked to be shown more, and the prompt is there
-    again."""
-    from hermes_agent.cli.output.consent import rows, rule_rows
+    """What a typed line answers; None if it is no answer, or only asked to be shown more, and the
+    prompt is there again."""
+    from hermes_agent.cli.output.consent import rule_rows
     from hermes_agent.core.text.consent import consent_view
 
+    if question["purpose"] == "question":
+        return answer_or_refuse(question, typed)
+    if (answer := typed_answer(question, typed)) is not None:
+        return answer
     view = consent_view(question)
     word = typed.lower() if question["purpose"] == "approval" else ""
     if word in ("v", "?"):
-        _print_rows([*rows(view, shutil.get_terminal_size().columns)])
-    elif word == "r" and view.rule:
+        print_question(question, whole=True)
+        return None
+    if word == "r" and view.rule:
         _print_rows([*rule_rows(view)])
     else:
-        return answer_or_refuse(question, typed)
+        print(f"  not an answer: {one_line(typed, 40)!r}", file=sys.stderr, flush=True)
+        time.sleep(QUIET_SECONDS)
     termios.tcflush(TERMINAL, termios.TCIFLUSH)  # the rest of what was pasted
     print_prompt(question)
     return None

@@ -94,7 +94,7 @@ def unknown_command(word: str, names: Sequence[str]) -> tuple[str, str]:
     hint = f"did you mean `hermes {meant}`? " if meant else ""
     if word.startswith("-"):
         return f"no option called {word!r}", f"{hint}options of a command go after its name"
-    return f"no command called {word!r}", f"{hint}`hermes --help` lists them"
+    return f"no command called {word!r}", f"{hint}`hermes --help` lists the commands"
 
 
 def _reverse() -> dict[str, str]:

@@ -24,7 +24,7 @@ def event_line(event: Event) -> EventLine | None:
         case "call_judged" if event["action"] == "deny":
             return EventLine(f"denied by policy: {event['reason']}", "✗")
         case "call_finished" if not event["ok"]:
-            return EventLine(f"{event['tool']}: {one_line(event['text'])}", "✗")
+            return EventLine(f"{event['tool']}: {one_line(result_text(event))}", "✗")
         case "call_parked":
             return EventLine(f"parked: {event['tool']}: {event['reason']}", "!")
         case "model_retried":
@@ -40,7 +40,10 @@ def event_line(event: Event) -> EventLine | None:
         case "compacted":
             return EventLine("the middle of the conversation was summarised to make room")
         case "rewound":
-            return EventLine(f"the conversation was rewound to before #{event['to']}")
+            said = one_line(event.get("message", ""), 60)
+            return EventLine(
+                f"rewound to before: {said}" if said else "the conversation was rewound"
+            )
         case "branched":
             return EventLine(f"branched off from session {event['of']}")
         case "notice_issued":
@@ -54,6 +57,14 @@ def event_line(event: Event) -> EventLine | None:
         case "turn_finished" if event["reason"] != "done":
             return EventLine(_end(event), "!")
     return None
+
+
+def result_text(finished: dict[str, Any]) -> str:
+    """The result of a call, without the advice for the model."""
+    text: str = finished["text"]
+    if finished["ok"] or "retry: " not in text:
+        return text
+    return "\n".join(line for line in text.split("\n") if not line.startswith("retry: "))
 
 
 def _route(event: Event) -> str:
@@ -122,12 +133,13 @@ def _call_text(call: dict[str, Any]) -> str:
 # questions
 
 
-def consent_prompt(question: Event) -> str:
+def consent_prompt(question: Event, folded: bool) -> str:
     more = [f"{name[0]}={name}" for name in ("session", "always") if name in question["choices"]]
-    shows = "; v=show all" if question["purpose"] == "approval" else ""
-    shows += ", r=rule" if "always" in question["choices"] else ""
+    shows = ["v=show all"] if folded and question["purpose"] == "approval" else []
+    shows += ["r=rule"] if "always" in question["choices"] else []
     asked = "continue" if question["purpose"] == "budget" else "allow"
-    return f"{asked}? [{'/'.join(['y', 'N', *more])}{shows}] "
+    keys = "; ".join(filter(None, ["/".join(["y", "N", *more]), ", ".join(shows)]))
+    return f"{asked}? [{keys}] "
 
 
 def typed_answer(question: Event, typed: str) -> str | None:

@@ -4,11 +4,12 @@ show them."""
 from collections.abc import Sequence
 from typing import Any
 
-from hermes_agent.cli.output.events import token_counts
+from hermes_agent.cli.output.events import call_arguments, call_line, token_counts
 from hermes_agent.cli.output.formatting import count, dollars, one_line, span, table
 
 Row = dict[str, Any]
 SHOWN_EFFECTS = 10
+NAMED_COMMANDS = 3
 
 
 def effects_text(effects: Sequence[Row]) -> str:
@@ -67,37 +68,59 @@ def comparison_text(found: Row) -> str:
 
 
 def context_text(found: Row) -> str:
-    free = max(0, found["compacts_at"] - found["used"])
-    head = f"{found['used']:,} of {found['window']:,} tokens in use by {found['model']}"
-    rows = [
-        (part["name"], f"{part['tokens']:,}", one_line(part["origin"], 50))
-        for part in [
-            *found["parts"],
-            {"name": "free", "tokens": free, "origin": "until the conversation is summarised"},
-        ]
+    used, window = found["used"], found["window"]
+    free = max(0, found["compacts_at"] - used)
+    uncounted = used - sum(part["tokens"] for part in found["parts"])
+    head = f"{used:,} of {window:,} tokens in use by {found['model']}"
+    parts = [
+        (part["name"], part["tokens"], one_line(part["origin"], 50)) for part in found["parts"]
     ]
+    if uncounted:
+        parts.append(("difference", uncounted, "parts are estimates, the sum was counted"))
+    parts.append(("free", free, "until the conversation is summarised"))
+    parts.append(("reserved", window - used - free, "for the summary and the reply"))
+    rows = [(name, f"{tokens:,}", origin) for name, tokens, origin in parts]
     return f"{head}\n{table(('part', 'tokens', 'from'), rows)}"
 
 
 def changes_text(session: Row, journal: Sequence[Row], file: str = "") -> str:
     """The diffs that the session's own edits have recorded, for one file or all."""
-    diffs, commands = [], 0
+    diffs, ran = [], commands_text(journal, session["branch_at"])
     for one in journal:
         event = one["event"]
         if one["number"] <= session["branch_at"] or event["kind"] != "call_finished":
             continue
         data = event["data"]
-        commands += event["tool"] == "terminal"
         if event["ok"] and data.get("diff") and str(data.get("path", "")).endswith(file):
             path = str(data["path"]).removeprefix(f"{session['workspace']}/")
             names = f"--- {path}{' (new)' if data.get('created') else ''}\n+++ {path}"
             diffs.append("\n".join([names, *str(data["diff"]).split("\n")[2:]]))
-    note = (
-        f"commands may have changed other files: {count(commands, 'command')} ran"
-        if commands
-        else ""
-    )
-    return "\n".join([*(diffs or ["no recorded changes"]), *([note] if note else [])])
+    return "\n".join([*(diffs or ["no recorded changes"]), *([ran] if ran else [])])
+
+
+def commands_text(journal: Sequence[Row], after: int) -> str:
+    """The commands that ran since an event and did more than look, if any."""
+    from hermes_agent.incidents.response.side_effects import did
+
+    calls: dict[str, Row] = {}
+    ran: dict[str, str] = {}
+    for one in journal:
+        event = one["event"]
+        if event["kind"] == "replied":
+            calls.update((call["id"], call) for call in event["calls"])
+        elif event["kind"] == "call_made":
+            calls[event["call"]["id"]] = event["call"]
+        elif event["kind"] == "call_intended" and event["tool"] == "terminal":
+            call = calls.get(event["call_id"], {"name": "terminal", "arguments": ""})
+            given = call_arguments(call)
+            inner = given.get("arguments")
+            given = inner if isinstance(inner, dict) else given
+            if one["number"] > after and did("terminal", given) != "looked":
+                ran[event["effect"]] = call_line(call)
+    if not ran:
+        return ""
+    named = f": {', '.join(ran.values())}" if len(ran) <= NAMED_COMMANDS else ""
+    return f"commands may have changed other files: {count(len(ran), 'command')} ran{named}"
 
 
 def costs_text(session: Row, models: Row, uses: Row) -> str:

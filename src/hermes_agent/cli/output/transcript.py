@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hermes_agent.cli.output.events import call_line, event_line
+from hermes_agent.cli.output.events import call_line, event_line, result_text
 from hermes_agent.cli.output.formatting import one_line, stamp
 
 Recorded = dict[str, Any]
@@ -14,6 +14,7 @@ def messages(journal: Sequence[Recorded]) -> Iterator[dict[str, Any]]:
     """What was said and done, in order: role, text, time, number; for tools also name and call.
     What the conversation has gone back over is marked as `rewound`."""
     calls: dict[str, str] = {}
+    taken: dict[int, str] = {}
     rewound: set[int] = set()
     for one in journal:
         if one["event"]["kind"] == "rewound":
@@ -25,6 +26,7 @@ def messages(journal: Sequence[Recorded]) -> Iterator[dict[str, Any]]:
             place["rewound"] = True
         match event["kind"]:
             case "message_taken":
+                taken[one["number"]] = event["text"]
                 yield {**place, "role": "user", "text": event["text"]}
             case "replied":
                 calls.update((call["id"], call_line(call)) for call in event["calls"])
@@ -41,8 +43,9 @@ def messages(journal: Sequence[Recorded]) -> Iterator[dict[str, Any]]:
                 text = f"the messages so far were summarised:\n{event['summary']}"
                 yield {**place, "role": "note", "text": text}
             case "rewound" | "branched":
-                line = event_line(event)
-                yield {**place, "role": "note", "text": line.text if line else ""}
+                line = event_line({**event, "message": taken.get(event.get("to"), "")})
+                assert line is not None
+                yield {**place, "role": "note", "text": line.text, "mark": line.mark}
             case "call_parked" | "turn_finished" if (line := event_line(event)) is not None:
                 ended = "the turn ended: " if event["kind"] == "turn_finished" else ""
                 yield {**place, "role": "note", "text": one_line(f"{ended}{line.text}", 300)}
@@ -65,21 +68,13 @@ def plain(journal: Sequence[Recorded], *, rewound: bool = True) -> Iterator[str]
                 if message["undo"]:
                     yield f"    undo: {message['undo']}"
             case _:
-                yield f"! {message['text']}{mark}"
+                yield f"{message.get('mark', '!')} {message['text']}{mark}"
 
 
 def tool_line(call: str, finished: dict[str, Any]) -> str:
     """`✓ $ ls -a  0.1 s`, or `✗ $ ls -a  0.1 s  failed: …`."""
     why = "" if finished["ok"] else f"  failed: {one_line(result_text(finished), 80)}"
     return f"{'✓' if finished['ok'] else '✗'} {call}  {finished['seconds']:.1f} s{why}"
-
-
-def result_text(finished: dict[str, Any]) -> str:
-    """The result of a call, without the advice for the model."""
-    text: str = finished["text"]
-    if finished["ok"] or "retry: " not in text:
-        return text
-    return "\n".join(line for line in text.split("\n") if not line.startswith("retry: "))
 
 
 def markdown(session: dict[str, Any], journal: Sequence[Recorded]) -> str:

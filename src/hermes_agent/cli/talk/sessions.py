@@ -150,7 +150,8 @@ def _search(options: argparse.Namespace) -> int:
 
 
 def _resume(options: argparse.Namespace) -> int:
-    from hermes_agent.cli.talk.chat.command import converse, last_session
+    from hermes_agent.cli.talk.chat.command import converse
+    from hermes_agent.cli.talk.chat.session import last_session
 
     api = connect()
     return converse(

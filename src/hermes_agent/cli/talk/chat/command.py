@@ -14,12 +14,9 @@ from typing import Any
 from hermes_agent.cli.actions import connect
 from hermes_agent.cli.arguments import new_session, session_options
 from hermes_agent.cli.client.api import RuntimeClient
-from hermes_agent.cli.talk.chat.session import ChatSession, check_free
-from hermes_agent.core.errors import NotFound, UsageError
+from hermes_agent.cli.talk.chat.session import ChatSession, check_free, last_session
+from hermes_agent.core.errors import UsageError
 from hermes_agent.core.text.terminal import clean
-
-NOT_PEOPLE = ("library", "job", "incident", "proof")
-"""Sources of sessions in which nobody chats."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,15 +43,6 @@ def run(options: argparse.Namespace) -> int:
     if opening["name"]:
         check_free(api, str(opening["name"]))
     return converse(api, session=session, opening=opening)
-
-
-def last_session(api: RuntimeClient) -> dict[str, Any]:
-    """The newest conversation with people."""
-    rows: list[dict[str, Any]] = api.get("/v1/sessions?parent=&limit=1000")
-    newest = next((one for one in rows if one["source"] not in NOT_PEOPLE), None)
-    if newest is None:
-        raise NotFound("there is no session to continue", "`hermes chat` opens one")
-    return newest
 
 
 def converse(

@@ -24,7 +24,7 @@ from hermes_agent.cli.output.session_history import (
 from hermes_agent.cli.output.sessions import export, found_text, sessions_text
 from hermes_agent.cli.output.transcript import messages, tool_line
 from hermes_agent.cli.run.status import current_status, status_lines
-from hermes_agent.cli.talk.chat.session import ChatSession
+from hermes_agent.cli.talk.chat.session import ChatSession, last_session
 from hermes_agent.core.chat_commands import ABOUT
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 
@@ -99,10 +99,9 @@ def _sessions(talk: ChatSession, _words: str) -> str:
 
 
 def _resume(talk: ChatSession, words: str) -> str:
-    if not words:
-        raise UsageError("name a session", "/sessions lists them")
-    talk.enter(talk.session(words))
-    return f"session {talk.id}"
+    found = talk.session(words) if words else last_session(talk.api, besides=talk.id)
+    talk.enter(found)
+    return f"you are now in session {talk.id}: {one_line(found['name'] or found['title'], 50)}"
 
 
 def _name(talk: ChatSession, words: str) -> str:
@@ -194,7 +193,7 @@ def _branch(talk: ChatSession, words: str) -> str:
     name = session_name(name.strip()) if name.strip() else ""
     branch = talk.act("branch", message=int(message[1:] or 0), name=name)
     talk.enter(branch)
-    return branch_text(branch)
+    return f"{branch_text(branch)}; you are in it now, /resume {branch['branch_of']} goes back"
 
 
 def _compact(talk: ChatSession, _words: str) -> str:
@@ -308,7 +307,7 @@ SLASHES = {
     "status": SlashCommand(_status, "/status", ABOUT["status"]),
     "new": SlashCommand(_new, "/new", ABOUT["new"]),
     "sessions": SlashCommand(_sessions, "/sessions", ABOUT["sessions"]),
-    "resume": SlashCommand(_resume, "/resume ID", ABOUT["resume"], "session"),
+    "resume": SlashCommand(_resume, "/resume [ID]", ABOUT["resume"], "session"),
     "name": SlashCommand(_name, "/name NAME", "name this session"),
     "search": SlashCommand(_search, "/search WORDS", "search all sessions"),
     "parked": SlashCommand(

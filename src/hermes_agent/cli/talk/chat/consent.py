@@ -77,6 +77,12 @@ class ConsentPane:
         self._answer = answer
         self._buffer = buffer
         self._paste = paste
+        self._below_window = Window(
+            FormattedTextControl(self._below),
+            dont_extend_height=True,
+            wrap_lines=True,
+            height=Dimension(min=2, weight=50),
+        )
         self._held = ""
         """A message that was begun before, while the question is answered."""
         self._begin("")
@@ -87,12 +93,7 @@ class ConsentPane:
                     Window(
                         _Scrolled(self), dont_extend_height=True, height=Dimension(min=1, weight=50)
                     ),
-                    Window(
-                        FormattedTextControl(self._below),
-                        dont_extend_height=True,
-                        wrap_lines=True,
-                        height=Dimension(min=2, weight=50),
-                    ),
+                    self._below_window,
                 ]
             ),
             Condition(lambda: self.question is not None),
@@ -155,7 +156,8 @@ class ConsentPane:
 
     def _waits(self) -> bool:
         """Whether a key may answer now."""
-        asked = self.question is not None
+        drawn = self._below_window in get_app().layout.visible_windows
+        asked = self.question is not None and drawn  # a window may be too small for the answers
         return asked and self._armed and not self._answering and not self._buffer.text
 
     def _send(self, question: Event, answer: str) -> None:
@@ -235,9 +237,10 @@ class ConsentPane:
         if not self._armed:
             return [("class:consent-quiet", "  one moment …")]
         if self._buffer.text and (self._not_an_answer or question["purpose"] != "question"):
-            text = "  Enter sends what you typed as a message; Tab sets it aside to answer this"
+            drops = "sets it aside" if self._not_an_answer else "drops it"
+            text = f"  Enter sends what you typed as a message; Tab {drops} to answer this"
             if typed_answer(question, self._buffer.text.strip()) not in (None, "no"):
-                text = "  words don't answer this: Tab sets them aside, then press a single letter"
+                text = f"  words don't answer this: Tab {drops}, then press a single letter"
             return [*above, ("class:consent-quiet", f"{text}\n"), *notes]
         if question["purpose"] == "question":
             keys = "↑↓ choose, Enter answers; or type an answer" if view.answers else ""
@@ -247,10 +250,16 @@ class ConsentPane:
             chosen = at == self._chosen
             text = f"{'▸' if chosen else ' '}{one.key} {one.label} "
             bar += [("class:consent-chosen" if chosen else "", text), ("", " ")]
-        shows = ["v less" if self._whole else "v all", *(["r rule"] if view.rule else [])]
-        bar.append(("class:consent-quiet", f"  ←→ Enter · {' · '.join(shows)}\n"))
+        shows = ["←→ Enter", *(["v less" if self._whole else "v all"] if self._folds(view) else [])]
+        shows += ["r rule"] if view.rule else []
+        bar.append(("class:consent-quiet", f"  {' · '.join(shows)}\n"))
         meaning = ("class:consent-quiet", self._meaning(view.answers))
         return [*above, *bar, meaning, ("", "\n"), *notes]
+
+    def _folds(self, view: ConsentView) -> bool:
+        """Whether more can be shown, or is."""
+        extra = any(one.extra for one in view.sections)
+        return self._whole or extra or len(self._laid[1]) > self._height
 
     def _meaning(self, answers: Sequence[ConsentAnswer]) -> str:
         text = f"    {answers[self._chosen].label}: {answers[self._chosen].meaning}"
@@ -357,7 +366,7 @@ class ConsentPane:
         elif letter == "r" and view.rule:
             self._with_rule = not self._with_rule
             self._offset = 1_000_000 if self._with_rule else 0
-        elif letter in ("v", "?"):
+        elif letter in ("v", "?") and self._folds(view):
             self._whole = not self._whole
         get_app().invalidate()
 
@@ -381,7 +390,9 @@ class ConsentPane:
         self._not_an_answer = not answers
 
     def _set_aside(self) -> None:
-        self._held = self._buffer.text
+        """A message that was begun before comes back; what was mistyped at the answers does not."""
+        if self._not_an_answer:
+            self._held = self._buffer.text
         self._buffer.reset()
 
     def _choose(self, step: int) -> None:

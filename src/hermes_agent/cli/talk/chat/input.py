@@ -79,12 +79,14 @@ class MessageInput:
             height=Dimension(min=1, max=MENU_ROWS),
             dont_extend_height=True,
         )
+        more = Window(FormattedTextControl(self._more), height=1, style="class:quiet")
         return HSplit(
             [
                 Window(height=1),
                 ConditionalContainer(attached, Condition(lambda: bool(self._attached()))),
                 self.window,
                 ConditionalContainer(menu, has_completions),
+                ConditionalContainer(more, Condition(lambda: bool(self._more()))),
                 self._search,
             ]
         )
@@ -103,6 +105,11 @@ class MessageInput:
             for one in attachments.attachments(self.buffer.text, self.not_attached)
         ]
         return f"attached: {one_line(', '.join(names))}" if names else ""
+
+    def _more(self) -> str:
+        state = self.buffer.complete_state
+        total = len(state.completions) if state else 0
+        return f"  … {total} in all: ↓, or more letters" if total > MENU_ROWS else ""
 
     def _completes(self) -> bool:
         text = self.buffer.document.text_before_cursor

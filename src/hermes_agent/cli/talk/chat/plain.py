@@ -65,6 +65,7 @@ def _typed(talk: ChatSession) -> Iterator[str]:
                 yield input(PROMPT)
                 interrupted = False
             except EOFError:
+                print(flush=True)
                 return
             except KeyboardInterrupt:
                 if interrupted:

@@ -33,6 +33,8 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import get_cwidth
 
 from hermes_agent.cli.home import home_and_settings
+from hermes_agent.cli.output.consent import wrapped
+from hermes_agent.cli.output.formatting import cells
 from hermes_agent.cli.talk.chat.attachments import expand
 from hermes_agent.cli.talk.chat.commands import is_slash, run_slash
 from hermes_agent.cli.talk.chat.consent import STYLES as CONSENT_STYLES
@@ -205,7 +207,9 @@ class Screen:
             last = len(lines)
             lines.append(("bold", title + "\n"))
             body = text.rstrip("\n").split("\n") if text else []
-            lines += [("", f"│ {line.expandtabs()}\n") for line in body]
+            for line in body:
+                parts = wrapped(line.expandtabs(), self._columns - 2, cells)
+                lines += [("", f"│ {part}\n") for part in parts]
         rows = self._room() - 1
         wanted = last if self._panel_top is None else self._panel_top
         self._panel_top = first = min(max(0, wanted), max(0, len(lines) - rows))
@@ -427,7 +431,7 @@ class Screen:
             cost = self._talk.session()["cost"]
             for piece in recap(past):
                 self._say(piece)
-            events = [one["event"] for one in past]
+            events = [{**one["event"], "number": one["number"]} for one in past]
             self._loop.call_soon_threadsafe(self._view.resume, events)
             self._loop.call_soon_threadsafe(self._follow, after, cost)
 

@@ -12,6 +12,9 @@ from hermes_agent.core.errors import HermesError, NotFound, UsageError
 POLL_SECONDS = 0.3
 """How often a chat checks whether a stopped runtime is back."""
 
+NOT_PEOPLE = ("library", "job", "incident", "proof")
+"""Sources of sessions in which nobody chats."""
+
 Event = dict[str, Any]
 
 
@@ -150,7 +153,10 @@ class ChatSession:
             return error.message
         except HermesError:
             pass  # a runtime that is not running keeps its sessions
-        return f"session {self.id}; `hermes chat --session {self.id}` continues"
+        return (
+            f"session {self.id}; to continue: `hermes chat --session {self.id}`\n"
+            "`hermes sessions resume` continues the last one"
+        )
 
     def _ours(self, act: Callable[[str], Any]) -> Any:
         """Do something with the current session, by its address."""
@@ -161,6 +167,15 @@ class ChatSession:
 
     def _deleted(self) -> NotFound:
         return NotFound(f"session {self.id} was deleted", "/new opens another")
+
+
+def last_session(api: RuntimeClient, besides: str = "") -> dict[str, Any]:
+    """The newest conversation with people, or the newest but one."""
+    rows: list[dict[str, Any]] = api.get("/v1/sessions?parent=&limit=1000")
+    for one in rows:
+        if one["source"] not in NOT_PEOPLE and one["id"] != besides:
+            return one
+    raise NotFound("there is no session to continue", "`hermes chat` opens one")
 
 
 def check_free(api: RuntimeClient, name: str) -> None:
@@ -198,7 +213,7 @@ def listen(
             for recorded in api.events(session, after):
                 if not wanted():
                     return
-                event: Event = recorded["event"]
+                event: Event = {**recorded["event"], "number": recorded["number"]}
                 if recorded["number"]:
                     after, failures = recorded["number"], 0
                 stopped = event["kind"] == "runtime_changed" and event["state"] == "stopping"

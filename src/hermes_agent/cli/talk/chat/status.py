@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from hermes_agent.cli.output.events import with_effort
 from hermes_agent.cli.output.formatting import count, dollars, one_line
-from hermes_agent.cli.talk.chat.session import ChatSession
+from hermes_agent.cli.talk.chat.session import ChatSession, last_session
 from hermes_agent.cli.talk.chat.view import ChatView, Event
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.root import ChatSettings, Settings
@@ -111,8 +111,17 @@ def header(talk: ChatSession, settings: Settings | None) -> str:
     if session:
         name = session["name"] or session["id"]
         lines.append(f"  session {one_line(name)} · {count(session['messages'], 'message')}")
+    elif _can_resume(talk):
+        lines.append("  new session · /resume continues the last one")
     lines.append("  / lists commands · @ attaches a file · Ctrl-O shows the output of tools")
     return clean("\n".join(lines))
+
+
+def _can_resume(talk: ChatSession) -> bool:
+    try:
+        return bool(last_session(talk.api))
+    except HermesError:
+        return False
 
 
 def _session(talk: ChatSession) -> dict[str, Any]:

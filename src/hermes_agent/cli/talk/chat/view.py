@@ -5,9 +5,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-from hermes_agent.cli.output.events import call_line, event_line
+from hermes_agent.cli.output.events import call_line, event_line, result_text
 from hermes_agent.cli.output.formatting import count, one_line
-from hermes_agent.cli.output.transcript import messages, result_text, tool_line
+from hermes_agent.cli.output.transcript import messages, tool_line
 from hermes_agent.core.text.terminal import clean
 
 TAIL_LINES = 4
@@ -150,6 +150,8 @@ class ChatView:
         self._running: dict[str, RunningCall] = {}
         self._questions: dict[str, Event] = {}
         self._queued: dict[str, str] = {}
+        self._taken: dict[int, str] = {}
+        """Messages, by the numbers of their events."""
         self._parked: set[str] = set()
         self._problem = ""
         self._at_work = False
@@ -224,6 +226,8 @@ class ChatView:
                     getattr(self, f"_{event['kind']}")(event)
                 case "call_finished":
                     self._finished_call(event)
+                case "message_taken":
+                    self._taken[event["number"]] = event["text"]
 
     def live(self) -> list[str]:
         """The rest of the part that changes, as lines."""
@@ -270,9 +274,13 @@ class ChatView:
 
     def _message_taken(self, event: Event) -> list[ViewPiece]:
         self._queued.pop(event["key"], None)
+        self._taken[event.get("number", 0)] = event["text"]
         if self._has_shown(event["key"]):
             return []
         return [ViewPiece("user", clean(event["text"]))]
+
+    def _rewound(self, event: Event) -> list[ViewPiece]:
+        return _lines({**event, "message": self._taken.get(event["to"], "")})
 
     def _turn_started(self, _event: Event) -> None:
         self._begun()
@@ -443,14 +451,24 @@ class ChatView:
 
 
 def recap(past: list[dict[str, Any]]) -> list[ViewPiece]:
-    """The end of a journal: what was said and done last."""
-    pieces = []
-    for one in [one for one in messages(past) if not one.get("rewound")][-RECAP:]:
+    """The end of a journal: what was said and done last, from a message of the user on."""
+    found = [one for one in messages(past) if not one.get("rewound")]
+    tail = max(0, len(found) - RECAP)
+    users = [at for at, one in enumerate(found[: tail + 1]) if one["role"] == "user"]
+    start = users[-1] if users else tail
+    earlier = sum(one["role"] in _RECAPPED for one in found[:start])
+    pieces = [ViewPiece("quiet", f"\n… {count(earlier, 'earlier message')}")] if earlier else []
+    for at in dict.fromkeys((*users[-1:], *range(tail, len(found)))):
+        one = found[at]
+        if at == tail > start + 1:
+            pieces.append(ViewPiece("quiet", f"… {tail - start - 1} more of this turn"))
         match one["role"]:
             case "user" | "assistant" as role:
                 pieces.append(ViewPiece(_RECAPPED[role], clean(one["text"])))
             case "tool":
                 pieces.append(ViewPiece("quiet", clean(tool_line(one["call"], one))))
+            case _ if one.get("mark") == "·":
+                pieces.append(ViewPiece("quiet", f"· {clean(one['text'])}"))
             case _:
                 pieces.append(warning(one["text"]))
     return pieces
