@@ -15,6 +15,7 @@ import pytest
 
 from hermes_agent.cli.manage.imports.readers import read_home
 from hermes_agent.host.foreign import foreign_home
+from hermes_agent.runtime.imports import workspace_of
 from tests.support.cli import Hermes, wait_until
 from tests.support.peer_homes import KEY, MAKERS, SKILL, TOKEN, hermes_agent, write
 
@@ -133,6 +134,17 @@ def test_a_session_goes_on_here_and_is_then_left_alone(hermes: Hermes, tmp_path:
     assert states["2026_1"][0] == "new"
     found = [row["ref"] for row in hermes.json("search", "--in", "messages", "later")]
     assert [ref.partition(":")[0] for ref in found] == [first["import:hermes-agent:2026_1"]]
+
+
+def test_a_session_goes_on_in_the_folder_where_it_worked(hermes: Hermes, tmp_path: Path) -> None:
+    source = hermes_agent(tmp_path / "theirs", sessions=1, cwd=str(hermes.work))
+    hermes.good("import", str(source), "--yes", "--only", "sessions")
+    [row] = hermes.json("sessions", "list")
+    assert f", in {hermes.work}" in hermes.good("chat", input=f"/resume {row['id']}\n/quit\n")
+    for folder in ("", "/", "work", "/etc/passwd", str(tmp_path / "gone")):
+        assert workspace_of(tmp_path, "openclaw", folder) == str(Path.home())
+    write(tmp_path, "imported/openclaw/AGENTS.md", "Water the plants.")
+    assert workspace_of(tmp_path, "openclaw", "") == str(tmp_path / "imported/openclaw")
 
 
 def test_an_import_that_was_killed_is_completed_by_the_next(hermes: Hermes, tmp_path: Path) -> None:

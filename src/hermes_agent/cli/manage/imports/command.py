@@ -305,7 +305,8 @@ def _few(items: list[Item]) -> list[tuple[str, str]]:
     """The rows of one part; sessions and what is beyond the first rows as a number."""
     part, state = items[0][0], items[0][2]
     if part == "sessions" and state == "new":
-        return [(part, f"{count(len(items), 'session')}, with their text")]
+        where = "in the folder where it worked, else in your home folder"
+        return [(part, f"{count(len(items), 'session')}, with their text; each continues {where}")]
     rows = []
     for _, name, _, why in items[:SHOWN]:
         notes = [why, _NOTES.get(part, "") if state == "new" else ""]
@@ -354,7 +355,10 @@ def _import_session(api: RuntimeClient, home: PeerHome, session: PeerSession) ->
     state = "known"
     try:
         for turns in _batches(turns_of(session.messages())):
-            body = {"peer": home.peer, "id": session.id, "title": session.title, "turns": turns}
+            body = {
+                "peer": home.peer, "id": session.id, "title": session.title,
+                "folder": session.folder, "turns": turns,
+            }  # fmt: skip
             done = api.post("/v1/import/session", utf8(body))
             if done["continued"]:
                 return "left out", "new messages: the session was continued here"

@@ -53,6 +53,8 @@ class PeerSession:
     id: str
     title: str
     messages: Callable[[], Iterable[Message]]
+    folder: str = ""
+    """Where it worked."""
 
 
 @dataclass

@@ -165,9 +165,11 @@ def _hermes_sessions(home: PeerHome, stack: ExitStack) -> None:
 
     for row in db.rows("select * from sessions order by started_at"):
         id, model = str(row["id"]), str(row.get("model") or "")
-        home.sessions.append(
-            PeerSession(id, str(row.get("title") or ""), _lazily(messages, id, model))
-        )
+        folder = str(row.get("cwd") or "")
+        if Path(folder).is_relative_to(home.path):
+            folder = ""
+        title = str(row.get("title") or "")
+        home.sessions.append(PeerSession(id, title, _lazily(messages, id, model), folder))
 
 
 # OpenClaw

@@ -25,6 +25,7 @@ from hermes_agent.cli.output.sessions import export, found_text, sessions_text
 from hermes_agent.cli.output.transcript import messages, tool_line
 from hermes_agent.cli.run.status import current_status, status_lines
 from hermes_agent.cli.talk.chat.session import ChatSession
+from hermes_agent.cli.talk.chat.status import short_folder
 from hermes_agent.core.chat_commands import ABOUT
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 
@@ -101,8 +102,10 @@ def _sessions(talk: ChatSession, _words: str) -> str:
 def _resume(talk: ChatSession, words: str) -> str:
     if not words:
         raise UsageError("name a session", "/sessions lists them")
-    talk.enter(talk.session(words))
-    return f"session {talk.id}"
+    session = talk.session(words)
+    talk.enter(session)
+    folder = short_folder(session["workspace"], os.path.expanduser("~"), 200)
+    return f"session {talk.id}, in {folder}"
 
 
 def _name(talk: ChatSession, words: str) -> str:
