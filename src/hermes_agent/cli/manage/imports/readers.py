@@ -132,7 +132,7 @@ def _hermes_job(home: PeerHome, job: Row, zone: str) -> None:
     given = given if isinstance(given, dict) else {"kind": "cron", "expr": given}
     when = {
         "cron": lambda: str(given.get("expr") or ""),
-        "interval": lambda: f"every {int(given['minutes'])} minutes",
+        "interval": lambda: _every(60 * int(given["minutes"])),
         "once": lambda: str(given.get("run_at") or ""),
     }.get(str(given.get("kind")))
     _add_job(home, job, str(job.get("prompt") or ""), when() if when else "", zone)
@@ -163,7 +163,9 @@ def _hermes_sessions(home: PeerHome, stack: ExitStack) -> None:
                     str(row["id"]), str(row["role"]), text, seconds_of(row["timestamp"]), model
                 )
 
-    for row in db.rows("select * from sessions order by started_at"):
+    for row in db.rows(
+        "select * from sessions where id in (select session_id from messages) order by started_at"
+    ):
         id, model = str(row["id"]), str(row.get("model") or "")
         folder = str(row.get("cwd") or "")
         if Path(folder).is_relative_to(home.path):
@@ -459,10 +461,18 @@ def _when(given: Row, once: str, every: str) -> str:
     if kind == "cron":
         return str(given.get("expr") or "")
     if kind == "every" and given.get(every):
-        return f"every {max(1, int(given[every]) // 1000)} seconds"
+        return _every(max(1, int(given[every]) // 1000))
     if kind == "at" and (moment := seconds_of(given.get(once) or given.get("atMs"))):
         return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
     return ""
+
+
+def _every(seconds: int) -> str:
+    size, unit = next((size, unit) for size, unit in _UNITS if not seconds % size)
+    return f"every {count(seconds // size, unit)}"
+
+
+_UNITS = ((3600, "hour"), (60, "minute"), (1, "second"))
 
 
 def _snaked(row: Row) -> Row:
