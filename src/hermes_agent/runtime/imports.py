@@ -71,6 +71,7 @@ class ImportedSession(Struct, forbid_unknown_fields=True):
     title: str = ""
     folder: str = ""
     """Where it worked."""
+    dry: bool = False
 
 
 class ImportOutcome(Struct, frozen=True):
@@ -116,7 +117,7 @@ class Importer:
             for turn in part.turns
         ]
         added, continued = await self._context.store.import_turns(
-            session.id, redact(part.title), turns
+            session.id, redact(part.title), turns, part.dry
         )
         return reply({"session": session.id, "added": added, "continued": continued})
 

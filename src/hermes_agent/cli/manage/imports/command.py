@@ -32,6 +32,8 @@ BATCH_CHARS = 1_000_000
 SHOWN = 20
 """Rows of one part that the table lists."""
 
+UNCOPIED = "--keys copies it"
+
 Item = tuple[str, str, str, str]
 """Part, name, state and what there is to say about it."""
 
@@ -43,9 +45,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="show what would be imported; change nothing"
     )
-    parser.add_argument("--only", default="", metavar="PARTS", help=f"of {','.join(PARTS)}")
-    parser.add_argument("--without", default="", metavar="PARTS", help="all but these parts")
-    parser.add_argument("--keys", action="store_true", help="copy keys, too, into our .env")
+    parser.add_argument(
+        "--only", default="", metavar="PARTS", help=f"import only these of {','.join(PARTS)}"
+    )
+    parser.add_argument("--without", default="", metavar="PARTS", help="leave these out")
+    parser.add_argument(
+        "--keys", action="store_true", help="also copy keys, into .env of your Hermes home"
+    )
     parser.add_argument(
         "--yes", action="store_true", help="do not ask; keys are copied only with --keys"
     )
@@ -66,21 +72,29 @@ def run(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         home = read_home(peer, source, stack)
         _restrict(home, parts)
-        items = _foresee(home, target, keys=options.keys)
+        items = _foresee(home, target, keys=options.keys, dry=options.dry_run)
         if not options.json:
-            print(_text(home, target, items, options.keys))
+            print(_text(home, target, items))
         document: Row = {"peer": peer, "source": str(source), "home": target, "items": _rows(items)}
+        unchanged = {**document, "imported": False}
         if options.dry_run:
-            return emit(options, {**document, "imported": False})
-        if not sure(f"import into {target}?", options.yes):
+            return emit(options, unchanged, "\ndry run: nothing was changed")
+        is_new, uncopied = any(item[2] == "new" for item in items), _uncopied(items)
+        if is_new and not sure(f"import into {target}?", options.yes):
             print("nothing was changed")
             return 1
         keys = options.keys or (
-            bool(home.keys) and not options.yes and sure(_key_question(home), yes=False)
+            bool(uncopied) and not options.yes and sure(_key_question(uncopied), yes=False)
         )
+        if not is_new and not (uncopied and keys):
+            return emit(options, unchanged, "\nall that can be imported is here already")
         done = _import(home, target, keys=keys)
     document |= {"imported": True, "items": _rows(done)}
-    return emit(options, document, _report(home, target, done, keys=keys))
+    return emit(options, document, _report(home, target, done))
+
+
+def _uncopied(items: list[Item]) -> list[str]:
+    return [name for _, name, _, why in items if why == UNCOPIED]
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -119,6 +133,8 @@ def _find(given: str) -> tuple[str, Path]:
             f"no home of {given} in {places}", "`hermes import PATH` names another place"
         )
     path = Path(os.path.abspath(os.path.expanduser(given)))
+    if path.is_file():
+        raise NotFound(f"{given!r} is a file", "name the folder that it is in")
     if not path.is_dir():
         raise NotFound(f"no folder at {given!r}", "`hermes import` lists the homes it finds")
     found = foreign_home(str(path))
@@ -146,35 +162,33 @@ def _restrict(home: PeerHome, parts: frozenset[str]) -> None:
 
 
 @contextmanager
-def _runtime(target: str) -> Iterator[RuntimeClient]:
-    """A runtime to ask what would become of things: that of the home, or, where there is none yet,
-    one of an empty home."""
+def _runtime(target: str, *, brief: bool) -> Iterator[RuntimeClient]:
+    """A runtime to ask what would become of things: that of the home, stopped again if `brief`, or,
+    where there is none yet, one of an empty home."""
     import tempfile
 
-    if os.path.exists(os.path.join(target, OURS)):
+    from hermes_agent.cli.run.lifecycle import stop
+
+    with ExitStack() as stack:
+        if not os.path.exists(os.path.join(target, OURS)):
+            brief = True
+            target = stack.enter_context(tempfile.TemporaryDirectory(prefix="hermes-import-"))
         api = RuntimeClient(target)
+        if brief and not api.is_up():
+            stack.callback(stop, api)
         api.ensure()
         yield api
-        return
-    with tempfile.TemporaryDirectory(prefix="hermes-import-") as empty:
-        api = RuntimeClient(empty)
-        api.ensure()
-        try:
-            yield api
-        finally:
-            from hermes_agent.cli.run.lifecycle import stop
-
-            stop(api)
 
 
-def _foresee(home: PeerHome, target: str, *, keys: bool) -> list[Item]:
-    with _runtime(target) as api:
+def _foresee(home: PeerHome, target: str, *, keys: bool, dry: bool) -> list[Item]:
+    with _runtime(target, brief=dry) as api:
         found = api.post("/v1/import", _body(home, dry=True))
-    names = [session.id for session in home.sessions]
-    sessions = [
-        ("sessions", name, one["state"], one["why"])
-        for name, one in zip(names, found["sessions"], strict=True)
-    ]
+        sessions = [
+            ("sessions", session.id, "new", "")
+            if one["state"] == "new"
+            else ("sessions", session.id, *_import_session(api, home, session, dry=True))
+            for session, one in zip(home.sessions, found["sessions"], strict=True)
+        ]
     return [
         *_local(home, target, keys=keys, write=False),
         *_items(home, found),
@@ -210,7 +224,7 @@ def _items(home: PeerHome, found: Row) -> list[Item]:
 
 
 def _left(home: PeerHome) -> list[Item]:
-    return [(part, name, "left out", why) for part, name, why in home.left_out]
+    return [(part, name, "left out", why) for part, name, why in dict.fromkeys(home.left_out)]
 
 
 def _local(home: PeerHome, target: str, *, keys: bool, write: bool) -> list[Item]:
@@ -227,7 +241,7 @@ def _local(home: PeerHome, target: str, *, keys: bool, write: bool) -> list[Item
     for variable, value in sorted(home.keys.items()):
         state, why = ("known", "you have one") if variable in there else ("new", "")
         if state == "new" and not keys:
-            state, why = "left out", "--keys copies it"
+            state, why = "left out", UNCOPIED
         elif state == "new" and write:
             store_secret(variable, value, folder)
         items.append(("keys", variable, state, why))
@@ -281,7 +295,7 @@ def _rows(items: list[Item]) -> list[Row]:
     return [dict(zip(("part", "name", "state", "why"), item, strict=True)) for item in items]
 
 
-def _text(home: PeerHome, target: str, items: list[Item], keys: bool) -> str:
+def _text(home: PeerHome, target: str, items: list[Item]) -> str:
     """What comes, what is here already, and what is left out."""
     lines = [f"{home.peer} in {clean(str(home.path))} → {target}"]
     for state, head in (("new", "comes"), ("left out", "left out"), ("known", "here already")):
@@ -296,7 +310,7 @@ def _text(home: PeerHome, target: str, items: list[Item], keys: bool) -> str:
             parts = dict.fromkeys(item[0] for item in chosen)
             rows = [row for part in parts for row in _few([i for i in chosen if i[0] == part])]
         lines += [line for row in rows for line in _wrapped(*row)]
-    if home.keys and not keys:
+    if _uncopied(items):
         lines += ["", "keys are copied only if you agree, or with --keys"]
     return "\n".join(lines)
 
@@ -329,14 +343,17 @@ def _wrapped(part: str, text: str) -> list[str]:
     return textwrap.wrap(text, width, initial_indent=head, subsequent_indent=rest)
 
 
-_NOTES = {"skills": "quarantined until you restore it", "jobs": "paused"}
+_NOTES = {
+    "skills": "quarantined until you restore it",
+    "jobs": "paused, so that nothing runs twice; `hermes task resume ID` starts it",
+}
 
 
 # importing
 
 
-def _key_question(home: PeerHome) -> str:
-    return f"also copy {count(len(home.keys), 'key')} ({', '.join(sorted(home.keys))})?"
+def _key_question(names: list[str]) -> str:
+    return f"also copy {count(len(names), 'key')} ({', '.join(names)})?"
 
 
 def _import(home: PeerHome, target: str, *, keys: bool) -> list[Item]:
@@ -350,14 +367,16 @@ def _import(home: PeerHome, target: str, *, keys: bool) -> list[Item]:
     return [*items, *_left(home)]
 
 
-def _import_session(api: RuntimeClient, home: PeerHome, session: PeerSession) -> tuple[str, str]:
+def _import_session(
+    api: RuntimeClient, home: PeerHome, session: PeerSession, *, dry: bool = False
+) -> tuple[str, str]:
     """What became of it, and why."""
     state = "known"
     try:
         for turns in _batches(turns_of(session.messages())):
             body = {
                 "peer": home.peer, "id": session.id, "title": session.title,
-                "folder": session.folder, "turns": turns,
+                "folder": session.folder, "turns": turns, "dry": dry,
             }  # fmt: skip
             done = api.post("/v1/import/session", utf8(body))
             if done["continued"]:
@@ -387,7 +406,7 @@ def _progress(done: int, total: int) -> None:
         print(f"\rsessions: {done:,} of {total:,}", end=end, file=sys.stderr, flush=True)
 
 
-def _report(home: PeerHome, target: str, items: list[Item], *, keys: bool) -> str:
+def _report(home: PeerHome, target: str, items: list[Item]) -> str:
     """What came of it, and what to do next."""
     states = ("new", "known", "left out")
     cells = [
@@ -410,7 +429,7 @@ def _report(home: PeerHome, target: str, items: list[Item], *, keys: bool) -> st
         )
     if "sessions" in came:
         lines.append("sessions: `hermes search WORDS`, `hermes sessions list`")
-    if home.keys and not keys:
+    if _uncopied(items):
         lines.append(
             "keys were not copied: `hermes import … --keys`, or `hermes model key SERVICE`"
         )
