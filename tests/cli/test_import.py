@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.cli.manage.imports.home import call_text, result_text
 from hermes_agent.cli.manage.imports.readers import read_home
 from hermes_agent.host.foreign import foreign_home
 from hermes_agent.runtime.imports import workspace_of
@@ -162,7 +163,7 @@ def test_an_import_that_was_killed_is_completed_by_the_next(hermes: Hermes, tmp_
     assert sorted(row["messages"] for row in rows) == [3] * 150
     assert len({row["key"] for row in rows}) == 150
     assert len(hermes.json("task", "list")) == 3
-    assert len(hermes.json("memory", "show")["notes"]) == 3
+    assert len(hermes.json("memory", "list")["notes"]) == 3
 
 
 @pytest.fixture
@@ -244,6 +245,29 @@ def test_what_would_crash_or_never_end_is_left_out(case: str, tmp_path: Path) ->
     change(source)
     with ExitStack() as stack:
         assert part in {row[0] for row in read_home(peer, source, stack).left_out}
+
+
+def test_a_server_that_is_known_here_is_not_added_again(tmp_path: Path) -> None:
+    source = hermes_agent(tmp_path)
+    with ExitStack() as stack:
+        servers = {"http://127.0.0.1:9": "vllm"}
+        settings = read_home("hermes-agent", source, stack, servers).settings
+    assert settings["model"] == "vllm/tiny"
+    assert "models.services.custom-127-0-0-1" not in settings
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('{"output": "a  b\\n", "exit_code": 0, "error": null}', "```\na  b\n```"),
+        ('{"output": "```", "exit_code": 2}', "````\n```\n````\nexit code 2"),
+        ('{"files": 3}', '[terminal answered: {"files": 3}]'),
+        ("[1", "[terminal answered: [1]"),
+    ],
+)
+def test_what_a_command_printed_is_text(text: str, shown: str) -> None:
+    assert result_text("terminal", text) == shown
+    assert call_text("terminal", '{"command": "df -h"}') == "```\n$ df -h\n```"
 
 
 def test_a_service_gets_no_key_of_another(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import base64
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     from hermes_agent.cli.manage.imports.readers import read_home
 
     with ExitStack() as stack:
-        home = read_home(peer, source, stack)
+        home = read_home(peer, source, stack, _servers(Path(target)))
         _restrict(home, parts)
         items = _foresee(home, target, keys=options.keys, dry=options.dry_run)
         if not options.json:
@@ -145,6 +145,21 @@ def _find(given: str) -> tuple[str, Path]:
             ours if (path / OURS).exists() else "name the folder with its configuration",
         )
     return found, path
+
+
+def _servers(target: Path) -> dict[str, str]:
+    """Model servers of the user, by their addresses."""
+    from hermes_agent.cli.manage.imports.settings import server_address
+    from hermes_agent.host.config import load_settings
+    from hermes_agent.models.catalogue.services import OWN, service_of
+
+    models, found = load_settings(target / "config.yaml", os.environ).models, dict[str, str]()
+    for name in (*models.services, *sorted(OWN)):
+        with suppress(HermesError):
+            _, service, url = service_of(name, models, os.environ)
+            if not service.needs_key:
+                found.setdefault(server_address(url), name)
+    return found
 
 
 def _restrict(home: PeerHome, parts: frozenset[str]) -> None:
@@ -272,6 +287,8 @@ def _setting(home: PeerHome, folder: Path, name: str, value: Any, *, write: bool
 
     config = folder / "config.yaml"
     shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if name.startswith("models.services."):
+        shown = f"your server at {value['url']}"
     now: Any = read_config(config)
     for step in setting_path(name):
         now = now.get(step) if isinstance(now, dict) else None
@@ -324,6 +341,7 @@ def _few(items: list[Item]) -> list[tuple[str, str]]:
     rows = []
     for _, name, _, why in items[:SHOWN]:
         notes = [why, _NOTES.get(part, "") if state == "new" else ""]
+        name = name.removeprefix("models.services.")
         rows.append((part, ": ".join([one_line(name, 60), *([_joined(notes)] * any(notes))])))
     more = len(items) - SHOWN
     return [*rows, (part, f"and {more:,} more")] if more > 0 else rows

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ from hermes_agent.cli.manage.imports.home import (
     call_text,
     content_text,
     entries,
+    every_words,
     plain,
     result_text,
     seconds_of,
@@ -35,9 +36,11 @@ from hermes_agent.models.catalogue.services import SERVICES
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
-def read_home(peer: str, path: Path, stack: ExitStack) -> PeerHome:
+def read_home(
+    peer: str, path: Path, stack: ExitStack, servers: Mapping[str, str] | None = None
+) -> PeerHome:
     """All that can be imported. `stack` closes what sessions are read from."""
-    home = PeerHome(peer, path)
+    home = PeerHome(peer, path, servers or {})
     READERS[peer](home, stack)
     for variable in sorted(home.keys):
         if variable in os.environ:
@@ -132,7 +135,7 @@ def _hermes_job(home: PeerHome, job: Row, zone: str) -> None:
     given = given if isinstance(given, dict) else {"kind": "cron", "expr": given}
     when = {
         "cron": lambda: str(given.get("expr") or ""),
-        "interval": lambda: _every(60 * int(given["minutes"])),
+        "interval": lambda: every_words(60 * int(given["minutes"])),
         "once": lambda: str(given.get("run_at") or ""),
     }.get(str(given.get("kind")))
     _add_job(home, job, str(job.get("prompt") or ""), when() if when else "", zone)
@@ -461,18 +464,10 @@ def _when(given: Row, once: str, every: str) -> str:
     if kind == "cron":
         return str(given.get("expr") or "")
     if kind == "every" and given.get(every):
-        return _every(max(1, int(given[every]) // 1000))
+        return every_words(max(1, int(given[every]) // 1000))
     if kind == "at" and (moment := seconds_of(given.get(once) or given.get("atMs"))):
         return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
     return ""
-
-
-def _every(seconds: int) -> str:
-    size, unit = next((size, unit) for size, unit in _UNITS if not seconds % size)
-    return f"every {count(seconds // size, unit)}"
-
-
-_UNITS = ((3600, "hour"), (60, "minute"), (1, "second"))
 
 
 def _snaked(row: Row) -> Row:
