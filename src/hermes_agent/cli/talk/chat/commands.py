@@ -43,7 +43,7 @@ def is_slash(talk: ChatSession, line: str) -> bool:
     if not line.startswith("/"):
         return False
     name = line.removeprefix("/").partition(" ")[0]
-    return name in SLASHES or not _is_skill(talk, name)
+    return name in SLASHES or name in ALIASES or not _is_skill(talk, name)
 
 
 def _is_skill(talk: ChatSession, name: str) -> bool:
@@ -59,6 +59,7 @@ def _is_skill(talk: ChatSession, name: str) -> bool:
 def run_slash(talk: ChatSession, line: str) -> str:
     """Run `/name words`; the error for an unknown name suggests the closest."""
     name, _, words = line.removeprefix("/").partition(" ")
+    name = ALIASES.get(name, name)
     if name not in SLASHES:
         near = get_close_matches(name, SLASHES, 1, 0.5)
         meant = f"did you mean /{near[0]}? " if near else ""
@@ -336,3 +337,4 @@ SLASHES = {
     "export": SlashCommand(_export, "/export [FILE]", "write this session as Markdown", "file"),
     "quit": SlashCommand(_quit, "/quit", "leave; the agent keeps working"),
 }
+ALIASES = {"exit": "quit"}
