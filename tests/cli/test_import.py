@@ -78,7 +78,9 @@ def test_all_that_fits_comes_once_and_nothing_there_is_changed(
     done = hermes.json("import", str(source), "--yes")
     assert counts(done) == EXPECTED[peer]
     assert {**counts(plan), "sessions": ()} == {**counts(done), "sessions": ()}
-    assert "task resume" in hermes.good("task", "show", hermes.json("task", "list")[0]["id"])
+    assert "so that nothing runs twice" in hermes.good(
+        "task", "show", hermes.json("task", "list")[0]["id"]
+    )
     assert "dry run: nothing was changed" in hermes.good("import", str(source), "--dry-run")
     again = hermes.json("import", str(source), "--yes")
     assert not again["imported"]
