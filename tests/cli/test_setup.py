@@ -161,7 +161,7 @@ def test_another_agents_home_is_imported_first(fresh: Hermes) -> None:
         pane.press("Enter")
         pane.shows("Read their files?")
         pane.press("Enter")
-        pane.shows("tiny, as imported")
+        assert "Which model should answer?" not in pane.shows("tiny, as imported")
         pane.shows("How much may Hermes do")
 
 
