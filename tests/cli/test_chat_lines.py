@@ -41,7 +41,7 @@ def test_slash_commands_work_in_a_pipe(hermes: Hermes) -> None:
 
 def test_new_opens_another_session_and_resume_goes_back(hermes: Hermes) -> None:
     hermes.good(
-        "chat", "--name", "first", input="hello\n/new\nhello\n/resume first\nhello\n/quit\nno\n"
+        "chat", "--name", "first", input="hello\n/new\nhello\n/resume first\nhello\n/exit\nno\n"
     )
     turns = {row["name"]: row["turns"] for row in hermes.json("sessions")}
     assert turns == {"first": 2, "": 1}

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from hermes_agent.cli.manage.imports.home import call_text, result_text
 from hermes_agent.cli.manage.imports.readers import read_home
 from hermes_agent.host.foreign import foreign_home
+from hermes_agent.runtime.imports import workspace_of
 from tests.support.cli import Hermes, wait_until
 from tests.support.peer_homes import KEY, MAKERS, SKILL, TOKEN, hermes_agent, write
 
@@ -76,7 +78,12 @@ def test_all_that_fits_comes_once_and_nothing_there_is_changed(
     done = hermes.json("import", str(source), "--yes")
     assert counts(done) == EXPECTED[peer]
     assert {**counts(plan), "sessions": ()} == {**counts(done), "sessions": ()}
+    assert "so that nothing runs twice" in hermes.good(
+        "task", "show", hermes.json("task", "list")[0]["id"]
+    )
+    assert "dry run: nothing was changed" in hermes.good("import", str(source), "--dry-run")
     again = hermes.json("import", str(source), "--yes")
+    assert not again["imported"]
     assert {new for new, _, _ in counts(again).values()} == {0}
     assert snapshot(source) == before
     assert hermes.json("search", WORDS[peer])
@@ -135,6 +142,17 @@ def test_a_session_goes_on_here_and_is_then_left_alone(hermes: Hermes, tmp_path:
     assert [ref.partition(":")[0] for ref in found] == [first["import:hermes-agent:2026_1"]]
 
 
+def test_a_session_goes_on_in_the_folder_where_it_worked(hermes: Hermes, tmp_path: Path) -> None:
+    source = hermes_agent(tmp_path / "theirs", sessions=1, cwd=str(hermes.work))
+    hermes.good("import", str(source), "--yes", "--only", "sessions")
+    [row] = hermes.json("sessions", "list")
+    assert f", in {hermes.work}" in hermes.good("chat", input=f"/resume {row['id']}\n/quit\n")
+    for folder in ("", "/", "work", "/etc/passwd", str(tmp_path / "gone")):
+        assert workspace_of(tmp_path, "openclaw", folder) == str(Path.home())
+    write(tmp_path, "imported/openclaw/AGENTS.md", "Water the plants.")
+    assert workspace_of(tmp_path, "openclaw", "") == str(tmp_path / "imported/openclaw")
+
+
 def test_an_import_that_was_killed_is_completed_by_the_next(hermes: Hermes, tmp_path: Path) -> None:
     source = hermes_agent(tmp_path / "theirs", sessions=150)
     hermes.good("up")
@@ -147,7 +165,7 @@ def test_an_import_that_was_killed_is_completed_by_the_next(hermes: Hermes, tmp_
     assert sorted(row["messages"] for row in rows) == [3] * 150
     assert len({row["key"] for row in rows}) == 150
     assert len(hermes.json("task", "list")) == 3
-    assert len(hermes.json("memory", "show")["notes"]) == 3
+    assert len(hermes.json("memory", "list")["notes"]) == 3
 
 
 @pytest.fixture
@@ -229,6 +247,29 @@ def test_what_would_crash_or_never_end_is_left_out(case: str, tmp_path: Path) ->
     change(source)
     with ExitStack() as stack:
         assert part in {row[0] for row in read_home(peer, source, stack).left_out}
+
+
+def test_a_server_that_is_known_here_is_not_added_again(tmp_path: Path) -> None:
+    source = hermes_agent(tmp_path)
+    with ExitStack() as stack:
+        servers = {"http://127.0.0.1:9": "vllm"}
+        settings = read_home("hermes-agent", source, stack, servers).settings
+    assert settings["model"] == "vllm/tiny"
+    assert "models.services.custom-127-0-0-1" not in settings
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('{"output": "a  b\\n", "exit_code": 0, "error": null}', "```\na  b\n```"),
+        ('{"output": "```", "exit_code": 2}', "````\n```\n````\nexit code 2"),
+        ('{"files": 3}', '[terminal answered: {"files": 3}]'),
+        ("[1", "[terminal answered: [1]"),
+    ],
+)
+def test_what_a_command_printed_is_text(text: str, shown: str) -> None:
+    assert result_text("terminal", text) == shown
+    assert call_text("terminal", '{"command": "df -h"}') == "```\n$ df -h\n```"
 
 
 def test_a_service_gets_no_key_of_another(tmp_path: Path) -> None:

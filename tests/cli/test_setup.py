@@ -22,6 +22,7 @@ from tests.support.cli import Hermes, Pane, wait_until
 from tests.support.fake_service import LOGIN_PAGE, fake_service
 from tests.support.model_server import Raw
 from tests.support.openai_server import FAILURES
+from tests.support.peer_homes import hermes_agent, write
 
 KEY = "sk-ant-of-the-tests-0123"
 CLAUDE = ("claude-sonnet-5-5", "claude-haiku-5-5")
@@ -142,6 +143,26 @@ def test_files_of_other_agents_are_read_only_if_agreed(anthropic: Hermes) -> Non
     assert report["import"] == [{"agent": "nanobot", "home": str(folder)}]
     assert set_up(anthropic, "model", "--store-keys", "--agents")["chosen"]["model"] == SONNET
     assert (folder / "config.json").read_text() == text
+
+
+def test_another_agents_home_is_imported_first(fresh: Hermes) -> None:
+    with ExitStack() as stack:
+        server = stack.enter_context(fake_service(["tiny"]))
+        home = hermes_agent(fresh.work.parent / ".hermes")
+        address = f"{server.root}/v1"
+        write(home, "config.yaml", f"model: {{base_url: '{address}', default: tiny}}")
+        pane = Pane(fresh.work, [sys.executable, "-m", "hermes_agent"], fresh.environ)
+        stack.callback(pane.close)
+        pane.shows("Import from ~/.hermes now?")
+        pane.press("Enter")
+        pane.shows("import into")
+        pane.enter("y")
+        pane.shows("also copy")
+        pane.press("Enter")
+        pane.shows("Read their files?")
+        pane.press("Enter")
+        assert "Which model should answer?" not in pane.shows("tiny, as imported")
+        pane.shows("How much may Hermes do")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import gzip
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from hermes_agent.core.errors import ModelError
@@ -92,6 +93,12 @@ async def test_a_pause_is_a_day_at_most(server: ModelServer) -> None:
     assert await pause(server, {"retry-after-ms": "9" * 20}) == 86_400.0
     far = {"retry-after": "Fri, 31 Dec 9999 23:59:59 GMT"}
     assert await pause(server, far) == 86_400.0
+
+
+def test_a_host_without_an_address_is_said_in_words() -> None:
+    error = httpx.ConnectError("[Errno -2] Name or service not known")
+    said = HttpConnection("https://api.example/v1", {}, 30.0).trouble(error).message
+    assert said.endswith(": no address for api.example: no network or name server?")
 
 
 async def pause(server: ModelServer, headers: dict[str, str]) -> float | None:

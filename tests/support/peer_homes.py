@@ -19,7 +19,7 @@ def write(home: Path, name: str, content: Any) -> None:
     path.write_text(content if isinstance(content, str) else json.dumps(content))
 
 
-def hermes_agent(home: Path, sessions: int = 2) -> Path:
+def hermes_agent(home: Path, sessions: int = 2, cwd: str = "") -> Path:
     write(home, "config.yaml", (
         "model:\n  provider: custom\n  base_url: http://127.0.0.1:9/v1\n  default: tiny\n"
         "timezone: Europe/Berlin\nterminal:\n  backend: docker\nTELEGRAM_ALLOWED_USERS: 4242\n"
@@ -53,7 +53,7 @@ def hermes_agent(home: Path, sessions: int = 2) -> Path:
     db = sqlite3.connect(home / "state.db")
     db.executescript(
         "create table sessions (id text primary key, source text, model text, title text, "
-        "started_at real);"
+        "started_at real, cwd text);"
         "create table messages (id integer primary key, session_id text, role text, content text, "
         "tool_calls text, tool_name text, timestamp real, active integer default 1);"
         "create index messages_by_session on messages (session_id, timestamp);"
@@ -61,7 +61,7 @@ def hermes_agent(home: Path, sessions: int = 2) -> Path:
     call = json.dumps([{"function": {"name": "terminal", "arguments": '{"command": "df"}'}}])
     for number in range(sessions):
         id, at = f"2026_{number}", 1_700_000_000.0 + 1_000 * number
-        db.execute("insert into sessions values (?, 'cli', 'tiny', null, ?)", (id, at))
+        db.execute("insert into sessions values (?, 'cli', 'tiny', null, ?, ?)", (id, at, cwd))
         rows = [
             ("user", f"is xylophone {number} full?", None, None, 1),
             ("assistant", "", call, None, 1),

@@ -2,7 +2,10 @@
 known, also when it was changed or removed here since."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
@@ -23,7 +26,7 @@ from hermes_agent.learning.service import Learning
 
 Peer = Literal["hermes-agent", "openclaw", "nanobot"]
 FOLDER = "imported"
-"""The folder in the home with the workspaces of imported sessions."""
+"""The folder in the home with the documents of other agents."""
 ALL = 1_000_000
 
 
@@ -66,6 +69,9 @@ class ImportedSession(Struct, forbid_unknown_fields=True):
     id: str
     turns: tuple[ImportedTurn, ...]
     title: str = ""
+    folder: str = ""
+    """Where it worked."""
+    dry: bool = False
 
 
 class ImportOutcome(Struct, frozen=True):
@@ -85,8 +91,8 @@ class Importer:
         self._sessions = sessions
         self._learning = learning
         self._jobs = jobs
-        self._opened: dict[str, tuple[NewSession, Prompt]] = {}
-        """By peer: how its sessions are opened. All of them get the same prompt."""
+        self._opened: dict[tuple[str, str], tuple[NewSession, Prompt]] = {}
+        """By peer and workspace: how sessions are opened. All of them get the same prompt."""
 
     def table(self) -> tuple[tuple[str, str, Callable[[Request], Awaitable[Response]]], ...]:
         return (
@@ -100,7 +106,7 @@ class Importer:
     async def import_session(self, request: Request) -> Response:
         part = body_of(await request.body(), ImportedSession)
         self._context.note_activity()
-        session = await self._open(part.peer, part.id)
+        session = await self._open(part.peer, part.id, part.folder)
         redact = self._context.redact
         turns = [
             replace(
@@ -111,7 +117,7 @@ class Importer:
             for turn in part.turns
         ]
         added, continued = await self._context.store.import_turns(
-            session.id, redact(part.title), turns
+            session.id, redact(part.title), turns, part.dry
         )
         return reply({"session": session.id, "added": added, "continued": continued})
 
@@ -192,25 +198,34 @@ class Importer:
             return ImportOutcome("left out", error.message)
         return ImportOutcome("new", view.meaning)
 
-    async def _open(self, peer: Peer, id: str) -> Session:
-        """The session that an imported one is here, opened if it is new. It works in a folder of
-        its own, wherever it worked before."""
+    async def _open(self, peer: Peer, id: str, folder: str) -> Session:
+        """The session that an imported one is here, opened if it is new."""
         key = _owner(peer, id)
-        if peer not in self._opened:
-            workspace = self._context.home.path / FOLDER / peer
-            await asyncio.to_thread(workspace.mkdir, mode=0o700, parents=True, exist_ok=True)
+        workspace = await asyncio.to_thread(workspace_of, self._context.home.path, peer, folder)
+        if (peer, workspace) not in self._opened:
             session = await self._sessions.open_session(
-                workspace=str(workspace), source=peer, key=key, once=True, needs_model=False
+                workspace=workspace, source=peer, key=key, once=True, needs_model=False
             )
             prompt = await self._context.store.prompt(session.prompt)
             new = NewSession(
                 session.workspace, session.policy, session.model, peer, once=True,
                 terminals=session.terminals, effort=session.effort,
             )  # fmt: skip
-            self._opened[peer] = new, prompt
+            self._opened[peer, workspace] = new, prompt
             return session
-        new, prompt = self._opened[peer]
+        new, prompt = self._opened[peer, workspace]
         return await self._context.store.open_session(replace(new, key=key), prompt)
+
+
+def workspace_of(home: Path, peer: Peer, folder: str) -> str:
+    """Where an imported session works: as before in a folder of the user, else beside the other
+    agent's documents, else in the user's home."""
+    path, documents = Path(folder), home / FOLDER / peer
+    with suppress(OSError, ValueError):
+        mine = path.is_absolute() and path.is_dir() and path.stat().st_uid == os.getuid()
+        if mine and path.resolve() != Path("/"):
+            return str(path.resolve())
+    return str(documents if (documents / "AGENTS.md").is_file() else Path.home())
 
 
 def _owner(peer: Peer, id: str) -> str:

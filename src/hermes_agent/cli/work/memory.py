@@ -24,8 +24,9 @@ Row = dict[str, Any]
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     actions = add_actions(parser, _show, all=False)
-    show = add_action(actions, "show", _show, "the notes that a new session gets")
-    show.add_argument("--all", action="store_true", help="also the notes that do not fit")
+    for name in ("show", "list"):
+        show = add_action(actions, name, _show, "the notes that a new session gets")
+        show.add_argument("--all", action="store_true", help="also the notes that do not fit")
     add = add_action(actions, "add", _add, "remember something")
     add.add_argument("text", nargs="+", help="what to remember, in a sentence")
     add.add_argument("--user", action="store_true", help="it is about you: USER.md")

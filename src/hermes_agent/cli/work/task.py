@@ -356,6 +356,9 @@ def job_text(shown: Row, now: float) -> str:
     lines = [f"{job['id']} {one_line(name, 100)}".rstrip() + f" is {job['state']}"]
     lines += [f"when       {line}" for line in shown["meaning"].splitlines()[:1]]
     lines += [f"           {line}" for line in shown["meaning"].splitlines()[1:]]
+    if job["state"] == "paused":
+        why = "so that nothing runs twice; " if job["by"].startswith("import ") else ""
+        lines.append(f"paused     {why}`hermes task resume {job['id']}` starts it")
     if job.get("origin"):
         lines.append(f"made in    {one_line(job['origin'], 60)}")
     for key in ("prompt", "script"):

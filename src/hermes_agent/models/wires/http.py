@@ -9,6 +9,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from hermes_agent.core.errors import ModelError
+from hermes_agent.core.text.addresses import host_of
 from hermes_agent.core.timeouts import awake
 from hermes_agent.core.version import __version__
 from hermes_agent.models.shared import sensible_pause
@@ -111,7 +112,10 @@ class HttpConnection:
         """What went wrong below HTTP."""
         import httpx
 
-        said = f": {error}" if str(error) else ""
+        text = re.sub(r"\[Errno \d+\] ", "", str(error))
+        if text.startswith("[Errno -"):  # of the resolver
+            text = f"no address for {host_of(self._url)}: no network or name server?"
+        said = f": {text}" if text else ""
         match error:
             case httpx.ConnectError() | httpx.ConnectTimeout() | httpx.ProxyError():
                 return ModelError(

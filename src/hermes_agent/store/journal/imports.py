@@ -14,16 +14,18 @@ KEY = "import:"
 
 
 def import_turns(
-    db: Connection, session: str, title: str, turns: Sequence[ImportedTurn]
+    db: Connection, session: str, title: str, turns: Sequence[ImportedTurn], dry: bool
 ) -> tuple[int, bool]:
     """Add the turns that are not in the session yet; returns how many. Adds none, and returns
-    True, if the session was continued here and there are new ones."""
+    True, if the session was continued here and there are new ones. With `dry`, only counts."""
     cursor = commands.cursor_at(db, session)
     rows = db.rows("select key from queued_messages where session = ?", (cursor.key,))
     known = {str(key) for (key,) in rows}
     fresh = [turn for turn in turns if KEY + turn.key not in known]
     if fresh and any(not key.startswith(KEY) for key in known):
         return 0, True
+    if dry:
+        return len(fresh), False
     cursor.imported = True
     if fresh and not known:
         cursor.now = fresh[0].time

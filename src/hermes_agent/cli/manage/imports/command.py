@@ -13,7 +13,7 @@ import base64
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ BATCH_CHARS = 1_000_000
 SHOWN = 20
 """Rows of one part that the table lists."""
 
+UNCOPIED = "--keys copies it"
+
 Item = tuple[str, str, str, str]
 """Part, name, state and what there is to say about it."""
 
@@ -43,9 +45,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="show what would be imported; change nothing"
     )
-    parser.add_argument("--only", default="", metavar="PARTS", help=f"of {','.join(PARTS)}")
-    parser.add_argument("--without", default="", metavar="PARTS", help="all but these parts")
-    parser.add_argument("--keys", action="store_true", help="copy keys, too, into our .env")
+    parser.add_argument(
+        "--only", default="", metavar="PARTS", help=f"import only these of {','.join(PARTS)}"
+    )
+    parser.add_argument("--without", default="", metavar="PARTS", help="leave these out")
+    parser.add_argument(
+        "--keys", action="store_true", help="also copy keys, into .env of your Hermes home"
+    )
     parser.add_argument(
         "--yes", action="store_true", help="do not ask; keys are copied only with --keys"
     )
@@ -64,23 +70,31 @@ def run(options: argparse.Namespace) -> int:
     from hermes_agent.cli.manage.imports.readers import read_home
 
     with ExitStack() as stack:
-        home = read_home(peer, source, stack)
+        home = read_home(peer, source, stack, _servers(Path(target)))
         _restrict(home, parts)
-        items = _foresee(home, target, keys=options.keys)
+        items = _foresee(home, target, keys=options.keys, dry=options.dry_run)
         if not options.json:
-            print(_text(home, target, items, options.keys))
+            print(_text(home, target, items))
         document: Row = {"peer": peer, "source": str(source), "home": target, "items": _rows(items)}
+        unchanged = {**document, "imported": False}
         if options.dry_run:
-            return emit(options, {**document, "imported": False})
-        if not sure(f"import into {target}?", options.yes):
+            return emit(options, unchanged, "\ndry run: nothing was changed")
+        is_new, uncopied = any(item[2] == "new" for item in items), _uncopied(items)
+        if is_new and not sure(f"import into {target}?", options.yes):
             print("nothing was changed")
             return 1
         keys = options.keys or (
-            bool(home.keys) and not options.yes and sure(_key_question(home), yes=False)
+            bool(uncopied) and not options.yes and sure(_key_question(uncopied), yes=False)
         )
+        if not is_new and not (uncopied and keys):
+            return emit(options, unchanged, "\nall that can be imported is here already")
         done = _import(home, target, keys=keys)
     document |= {"imported": True, "items": _rows(done)}
-    return emit(options, document, _report(home, target, done, keys=keys))
+    return emit(options, document, _report(home, target, done))
+
+
+def _uncopied(items: list[Item]) -> list[str]:
+    return [name for _, name, _, why in items if why == UNCOPIED]
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -119,6 +133,8 @@ def _find(given: str) -> tuple[str, Path]:
             f"no home of {given} in {places}", "`hermes import PATH` names another place"
         )
     path = Path(os.path.abspath(os.path.expanduser(given)))
+    if path.is_file():
+        raise NotFound(f"{given!r} is a file", "name the folder that it is in")
     if not path.is_dir():
         raise NotFound(f"no folder at {given!r}", "`hermes import` lists the homes it finds")
     found = foreign_home(str(path))
@@ -129,6 +145,21 @@ def _find(given: str) -> tuple[str, Path]:
             ours if (path / OURS).exists() else "name the folder with its configuration",
         )
     return found, path
+
+
+def _servers(target: Path) -> dict[str, str]:
+    """Model servers of the user, by their addresses."""
+    from hermes_agent.cli.manage.imports.settings import server_address
+    from hermes_agent.host.config import load_settings
+    from hermes_agent.models.catalogue.services import OWN, service_of
+
+    models, found = load_settings(target / "config.yaml", os.environ).models, dict[str, str]()
+    for name in (*models.services, *sorted(OWN)):
+        with suppress(HermesError):
+            _, service, url = service_of(name, models, os.environ)
+            if not service.needs_key:
+                found.setdefault(server_address(url), name)
+    return found
 
 
 def _restrict(home: PeerHome, parts: frozenset[str]) -> None:
@@ -146,35 +177,33 @@ def _restrict(home: PeerHome, parts: frozenset[str]) -> None:
 
 
 @contextmanager
-def _runtime(target: str) -> Iterator[RuntimeClient]:
-    """A runtime to ask what would become of things: that of the home, or, where there is none yet,
-    one of an empty home."""
+def _runtime(target: str, *, brief: bool) -> Iterator[RuntimeClient]:
+    """A runtime to ask what would become of things: that of the home, stopped again if `brief`, or,
+    where there is none yet, one of an empty home."""
     import tempfile
 
-    if os.path.exists(os.path.join(target, OURS)):
+    from hermes_agent.cli.run.lifecycle import stop
+
+    with ExitStack() as stack:
+        if not os.path.exists(os.path.join(target, OURS)):
+            brief = True
+            target = stack.enter_context(tempfile.TemporaryDirectory(prefix="hermes-import-"))
         api = RuntimeClient(target)
+        if brief and not api.is_up():
+            stack.callback(stop, api)
         api.ensure()
         yield api
-        return
-    with tempfile.TemporaryDirectory(prefix="hermes-import-") as empty:
-        api = RuntimeClient(empty)
-        api.ensure()
-        try:
-            yield api
-        finally:
-            from hermes_agent.cli.run.lifecycle import stop
-
-            stop(api)
 
 
-def _foresee(home: PeerHome, target: str, *, keys: bool) -> list[Item]:
-    with _runtime(target) as api:
+def _foresee(home: PeerHome, target: str, *, keys: bool, dry: bool) -> list[Item]:
+    with _runtime(target, brief=dry) as api:
         found = api.post("/v1/import", _body(home, dry=True))
-    names = [session.id for session in home.sessions]
-    sessions = [
-        ("sessions", name, one["state"], one["why"])
-        for name, one in zip(names, found["sessions"], strict=True)
-    ]
+        sessions = [
+            ("sessions", session.id, "new", "")
+            if one["state"] == "new"
+            else ("sessions", session.id, *_import_session(api, home, session, dry=True))
+            for session, one in zip(home.sessions, found["sessions"], strict=True)
+        ]
     return [
         *_local(home, target, keys=keys, write=False),
         *_items(home, found),
@@ -210,7 +239,7 @@ def _items(home: PeerHome, found: Row) -> list[Item]:
 
 
 def _left(home: PeerHome) -> list[Item]:
-    return [(part, name, "left out", why) for part, name, why in home.left_out]
+    return [(part, name, "left out", why) for part, name, why in dict.fromkeys(home.left_out)]
 
 
 def _local(home: PeerHome, target: str, *, keys: bool, write: bool) -> list[Item]:
@@ -227,7 +256,7 @@ def _local(home: PeerHome, target: str, *, keys: bool, write: bool) -> list[Item
     for variable, value in sorted(home.keys.items()):
         state, why = ("known", "you have one") if variable in there else ("new", "")
         if state == "new" and not keys:
-            state, why = "left out", "--keys copies it"
+            state, why = "left out", UNCOPIED
         elif state == "new" and write:
             store_secret(variable, value, folder)
         items.append(("keys", variable, state, why))
@@ -258,6 +287,8 @@ def _setting(home: PeerHome, folder: Path, name: str, value: Any, *, write: bool
 
     config = folder / "config.yaml"
     shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if name.startswith("models.services."):
+        shown = f"your server at {value['url']}"
     now: Any = read_config(config)
     for step in setting_path(name):
         now = now.get(step) if isinstance(now, dict) else None
@@ -281,7 +312,7 @@ def _rows(items: list[Item]) -> list[Row]:
     return [dict(zip(("part", "name", "state", "why"), item, strict=True)) for item in items]
 
 
-def _text(home: PeerHome, target: str, items: list[Item], keys: bool) -> str:
+def _text(home: PeerHome, target: str, items: list[Item]) -> str:
     """What comes, what is here already, and what is left out."""
     lines = [f"{home.peer} in {clean(str(home.path))} → {target}"]
     for state, head in (("new", "comes"), ("left out", "left out"), ("known", "here already")):
@@ -296,7 +327,7 @@ def _text(home: PeerHome, target: str, items: list[Item], keys: bool) -> str:
             parts = dict.fromkeys(item[0] for item in chosen)
             rows = [row for part in parts for row in _few([i for i in chosen if i[0] == part])]
         lines += [line for row in rows for line in _wrapped(*row)]
-    if home.keys and not keys:
+    if _uncopied(items):
         lines += ["", "keys are copied only if you agree, or with --keys"]
     return "\n".join(lines)
 
@@ -305,10 +336,12 @@ def _few(items: list[Item]) -> list[tuple[str, str]]:
     """The rows of one part; sessions and what is beyond the first rows as a number."""
     part, state = items[0][0], items[0][2]
     if part == "sessions" and state == "new":
-        return [(part, f"{count(len(items), 'session')}, with their text")]
+        where = "in the folder where it worked, else in your home folder"
+        return [(part, f"{count(len(items), 'session')}, with their text; each continues {where}")]
     rows = []
     for _, name, _, why in items[:SHOWN]:
         notes = [why, _NOTES.get(part, "") if state == "new" else ""]
+        name = name.removeprefix("models.services.")
         rows.append((part, ": ".join([one_line(name, 60), *([_joined(notes)] * any(notes))])))
     more = len(items) - SHOWN
     return [*rows, (part, f"and {more:,} more")] if more > 0 else rows
@@ -328,14 +361,17 @@ def _wrapped(part: str, text: str) -> list[str]:
     return textwrap.wrap(text, width, initial_indent=head, subsequent_indent=rest)
 
 
-_NOTES = {"skills": "quarantined until you restore it", "jobs": "paused"}
+_NOTES = {
+    "skills": "quarantined until you restore it",
+    "jobs": "paused, so that nothing runs twice; `hermes task resume ID` starts it",
+}
 
 
 # importing
 
 
-def _key_question(home: PeerHome) -> str:
-    return f"also copy {count(len(home.keys), 'key')} ({', '.join(sorted(home.keys))})?"
+def _key_question(names: list[str]) -> str:
+    return f"also copy {count(len(names), 'key')} ({', '.join(names)})?"
 
 
 def _import(home: PeerHome, target: str, *, keys: bool) -> list[Item]:
@@ -349,12 +385,17 @@ def _import(home: PeerHome, target: str, *, keys: bool) -> list[Item]:
     return [*items, *_left(home)]
 
 
-def _import_session(api: RuntimeClient, home: PeerHome, session: PeerSession) -> tuple[str, str]:
+def _import_session(
+    api: RuntimeClient, home: PeerHome, session: PeerSession, *, dry: bool = False
+) -> tuple[str, str]:
     """What became of it, and why."""
     state = "known"
     try:
         for turns in _batches(turns_of(session.messages())):
-            body = {"peer": home.peer, "id": session.id, "title": session.title, "turns": turns}
+            body = {
+                "peer": home.peer, "id": session.id, "title": session.title,
+                "folder": session.folder, "turns": turns, "dry": dry,
+            }  # fmt: skip
             done = api.post("/v1/import/session", utf8(body))
             if done["continued"]:
                 return "left out", "new messages: the session was continued here"
@@ -383,7 +424,7 @@ def _progress(done: int, total: int) -> None:
         print(f"\rsessions: {done:,} of {total:,}", end=end, file=sys.stderr, flush=True)
 
 
-def _report(home: PeerHome, target: str, items: list[Item], *, keys: bool) -> str:
+def _report(home: PeerHome, target: str, items: list[Item]) -> str:
     """What came of it, and what to do next."""
     states = ("new", "known", "left out")
     cells = [
@@ -406,7 +447,7 @@ def _report(home: PeerHome, target: str, items: list[Item], *, keys: bool) -> st
         )
     if "sessions" in came:
         lines.append("sessions: `hermes search WORDS`, `hermes sessions list`")
-    if home.keys and not keys:
+    if _uncopied(items):
         lines.append(
             "keys were not copied: `hermes import … --keys`, or `hermes model key SERVICE`"
         )

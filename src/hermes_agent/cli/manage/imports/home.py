@@ -7,14 +7,16 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import apsw
+
+from hermes_agent.cli.output.formatting import count
 
 TEXT_BYTES = 2_000_000
 LINE_BYTES = 8_000_000
@@ -53,12 +55,16 @@ class PeerSession:
     id: str
     title: str
     messages: Callable[[], Iterable[Message]]
+    folder: str = ""
+    """Where it worked."""
 
 
 @dataclass
 class PeerHome:
     peer: str
     path: Path
+    servers: Mapping[str, str] = field(default_factory=dict)
+    """Own model servers that are known here: the name of each by its address."""
     settings: Row = field(default_factory=dict)
     """Our settings by their dotted names."""
     keys: dict[str, str] = field(default_factory=dict)
@@ -321,12 +327,32 @@ def content_text(content: Any) -> str:
 
 
 def call_text(name: Any, given: Any) -> str:
+    fields = _fields(given)
+    if isinstance(command := fields.get("command"), str):
+        return _block(f"$ {command}")
     shown = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     return f"[called {name}: {shown}]"
 
 
 def result_text(name: Any, text: str) -> str:
-    return f"[{name or 'the tool'} answered: {text}]"
+    fields = _fields(text)
+    if not isinstance(output := fields.get("output"), str):
+        return f"[{name or 'the tool'} answered: {text}]"
+    code, error = fields.get("exit_code"), fields.get("error")
+    notes = [f"exit code {code}" if code else "", str(error) if error else ""]
+    return "\n".join(filter(None, [_block(output), *notes]))
+
+
+def _fields(given: Any) -> Row:
+    """The fields of an object, also as JSON; none if it is anything else."""
+    with suppress(ValueError, RecursionError):
+        given = json.loads(given) if isinstance(given, str) else given
+    return given if isinstance(given, dict) else {}
+
+
+def _block(text: str) -> str:
+    fence = "`" * max(3, 0, *(len(run) + 1 for run in re.findall("`{3,}", text)))
+    return f"{fence}\n{text.rstrip()}\n{fence}"
 
 
 def seconds_of(value: Any) -> float:
@@ -339,6 +365,15 @@ def seconds_of(value: Any) -> float:
     if not isinstance(value, int | float) or not 0 <= value < 1e14:
         return 0.0
     return float(value) / 1000 if value > 1e11 else float(value)
+
+
+def every_words(seconds: int) -> str:
+    """An interval in its largest unit: `every 6 hours`."""
+    size, unit = next((size, unit) for size, unit in _UNITS if not seconds % size)
+    return f"every {count(seconds // size, unit)}"
+
+
+_UNITS = ((3600, "hour"), (60, "minute"), (1, "second"))
 
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ from hermes_agent.cli.manage.imports.home import (
     call_text,
     content_text,
     entries,
+    every_words,
     plain,
     result_text,
     seconds_of,
@@ -35,9 +36,11 @@ from hermes_agent.models.catalogue.services import SERVICES
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
-def read_home(peer: str, path: Path, stack: ExitStack) -> PeerHome:
+def read_home(
+    peer: str, path: Path, stack: ExitStack, servers: Mapping[str, str] | None = None
+) -> PeerHome:
     """All that can be imported. `stack` closes what sessions are read from."""
-    home = PeerHome(peer, path)
+    home = PeerHome(peer, path, servers or {})
     READERS[peer](home, stack)
     for variable in sorted(home.keys):
         if variable in os.environ:
@@ -132,7 +135,7 @@ def _hermes_job(home: PeerHome, job: Row, zone: str) -> None:
     given = given if isinstance(given, dict) else {"kind": "cron", "expr": given}
     when = {
         "cron": lambda: str(given.get("expr") or ""),
-        "interval": lambda: f"every {int(given['minutes'])} minutes",
+        "interval": lambda: every_words(60 * int(given["minutes"])),
         "once": lambda: str(given.get("run_at") or ""),
     }.get(str(given.get("kind")))
     _add_job(home, job, str(job.get("prompt") or ""), when() if when else "", zone)
@@ -163,11 +166,15 @@ def _hermes_sessions(home: PeerHome, stack: ExitStack) -> None:
                     str(row["id"]), str(row["role"]), text, seconds_of(row["timestamp"]), model
                 )
 
-    for row in db.rows("select * from sessions order by started_at"):
+    for row in db.rows(
+        "select * from sessions where id in (select session_id from messages) order by started_at"
+    ):
         id, model = str(row["id"]), str(row.get("model") or "")
-        home.sessions.append(
-            PeerSession(id, str(row.get("title") or ""), _lazily(messages, id, model))
-        )
+        folder = str(row.get("cwd") or "")
+        if Path(folder).is_relative_to(home.path):
+            folder = ""
+        title = str(row.get("title") or "")
+        home.sessions.append(PeerSession(id, title, _lazily(messages, id, model), folder))
 
 
 # OpenClaw
@@ -457,7 +464,7 @@ def _when(given: Row, once: str, every: str) -> str:
     if kind == "cron":
         return str(given.get("expr") or "")
     if kind == "every" and given.get(every):
-        return f"every {max(1, int(given[every]) // 1000)} seconds"
+        return every_words(max(1, int(given[every]) // 1000))
     if kind == "at" and (moment := seconds_of(given.get(once) or given.get("atMs"))):
         return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
     return ""

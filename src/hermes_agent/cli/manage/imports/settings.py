@@ -75,18 +75,29 @@ def service_of(
         shown = address.rpartition("@")[2]  # a password may be before it
         home.leave("settings", f"provider {provider}", f"its address {shown} {why}")
         return ""
+    keyed = isinstance(key, str) and bool(key.strip())
+    ours = home.servers.get(server_address(address), "")
+    variables = SERVICES[ours].key_variables if ours in SERVICES else ()
+    if ours and str(wire) not in _WIRES and (variables or not keyed):
+        if keyed:
+            key_of(home, variables[0], key)
+        return ours
     bound = _plain(f"{name or 'custom'}-{host_of(address)}")
     if known is not None or name in ("", "custom"):
         name = bound
     # Bound to the host, so that it is not the variable of another key of the user's.
     variable = f"{bound.upper().replace('-', '_')}_API_KEY"
-    keyed = isinstance(key, str) and bool(key.strip())
     settings: dict[str, Any] = {"url": address, "needs_key": keyed, "key_variables": [variable]}
     if given := _WIRES.get(str(wire)):
         settings["wire"] = given
     home.settings[f"models.services.{name}"] = settings
     key_of(home, variable, key)
     return name
+
+
+def server_address(url: str) -> str:
+    """An address in the form in which two are compared."""
+    return url.rstrip("/").removesuffix("/v1").replace("//localhost:", "//127.0.0.1:")
 
 
 def _plain(name: str) -> str:

@@ -88,6 +88,8 @@ class Setup:
         self._home = home
         self._options = options
         self._saved: list[str] = []
+        self._declined: list[str] = []
+        """Imports that can be made later."""
         self._report: dict[str, Any] = {"home": str(home), "found": [], "chosen": {}, "stored": []}
 
     def kept(self) -> str:
@@ -97,7 +99,7 @@ class Setup:
         self._prompts.say("Hermes set-up", "bold", indent=0)
         home = find.short(self._home)
         self._prompts.say(f"Home {home}. Ctrl-C leaves; a step is saved when it is done.", "dim")
-        self._offer_import()
+        self._offer_import(asks=self._prompts.asks and len(steps) > 1)
         acts = {"model": self._model, "policy": self._policy, "channel": self._channel}
         code = 0
         for number, step in enumerate(steps, 1):
@@ -108,17 +110,34 @@ class Setup:
             print_json(self._report)
         return code
 
-    def _offer_import(self) -> None:
-        """Name the homes of other agents; `hermes import` brings over what is in them."""
-        from hermes_agent.host.foreign import found_homes
+    def _offer_import(self, *, asks: bool) -> None:
+        """Offer to import the homes of other agents, or name them."""
+        from hermes_agent.host.foreign import OURS, found_homes
 
         peers = list(found_homes(str(Path.home())))
         self._report["import"] = [{"agent": name, "home": home} for name, home in peers]
         for name, home in peers:
-            self._prompts.say(
-                f"{name} was used here: `hermes import {find.short(Path(home))}` brings its "
-                "memory, skills and settings."
-            )
+            place, is_first = find.short(Path(home)), not (self._home / OURS).exists()
+            brings = f"`hermes import {place}` brings its memory, skills and settings"
+            if not asks:
+                self._prompts.say(f"{name} was used here: {brings}.")
+                continue
+            question = f"{name} was used here. Import from {place} now? You see the plan first."
+            if self._prompts.yes(question, default=is_first):
+                self._import(home)
+            else:
+                self._declined.append(brings)
+
+    def _import(self, home: str) -> None:
+        from hermes_agent.cli.manage.imports import command
+
+        parser = argparse.ArgumentParser()
+        command.arguments(parser)
+        try:
+            if command.run(parser.parse_args([home])) == 0:
+                self._saved.append(f"what came from {find.short(Path(home))}")
+        except HermesError as error:
+            self._prompts.mark(False, "import", error.message, error.hint)
 
     def _settings(self) -> Settings:
         from hermes_agent.host.config import load_settings
@@ -132,6 +151,9 @@ class Setup:
         step = ModelStep(self._prompts, self._home, settings)
         step.look(self._options.agents)
         store = bool(self._options.store_keys)
+        if self._saved and step.working and step.working[0].model == settings.model:
+            self._prompts.say(f"New sessions use {settings.model}, as imported.", "green")
+            return 0
         chosen = step.choose() if asks else step.propose(store)
         self._report["found"] = [
             {
@@ -237,6 +259,8 @@ class Setup:
             self._prompts.say(f"{DRILL}. `hermes setup model` chooses a model.")
             return 0
         self._prompts.title("Ready", "the chat opens; /help lists its commands")
+        for brings in self._declined:
+            self._prompts.say(f"{brings}.", "dim")
         from hermes_agent.cli.actions import connect
         from hermes_agent.cli.talk.chat.command import converse
 

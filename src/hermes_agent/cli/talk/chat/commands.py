@@ -25,6 +25,7 @@ from hermes_agent.cli.output.sessions import export, found_text, sessions_text
 from hermes_agent.cli.output.transcript import messages, tool_line
 from hermes_agent.cli.run.status import current_status, status_lines
 from hermes_agent.cli.talk.chat.session import ChatSession, last_session
+from hermes_agent.cli.talk.chat.status import short_folder
 from hermes_agent.core.chat_commands import ABOUT
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 
@@ -42,7 +43,7 @@ def is_slash(talk: ChatSession, line: str) -> bool:
     if not line.startswith("/"):
         return False
     name = line.removeprefix("/").partition(" ")[0]
-    return name in SLASHES or not _is_skill(talk, name)
+    return name in SLASHES or name in ALIASES or not _is_skill(talk, name)
 
 
 def _is_skill(talk: ChatSession, name: str) -> bool:
@@ -58,6 +59,7 @@ def _is_skill(talk: ChatSession, name: str) -> bool:
 def run_slash(talk: ChatSession, line: str) -> str:
     """Run `/name words`; the error for an unknown name suggests the closest."""
     name, _, words = line.removeprefix("/").partition(" ")
+    name = ALIASES.get(name, name)
     if name not in SLASHES:
         near = get_close_matches(name, SLASHES, 1, 0.5)
         meant = f"did you mean /{near[0]}? " if near else ""
@@ -101,7 +103,9 @@ def _sessions(talk: ChatSession, _words: str) -> str:
 def _resume(talk: ChatSession, words: str) -> str:
     found = talk.session(words) if words else last_session(talk.api, besides=talk.id)
     talk.enter(found)
-    return f"you are now in session {talk.id}: {one_line(found['name'] or found['title'], 50)}"
+    folder = short_folder(found["workspace"], os.path.expanduser("~"), 200)
+    title = one_line(found["name"] or found["title"], 50)
+    return f"you are now in session {talk.id}, in {folder}: {title}"
 
 
 def _name(talk: ChatSession, words: str) -> str:
@@ -332,3 +336,4 @@ SLASHES = {
     "export": SlashCommand(_export, "/export [FILE]", "write this session as Markdown", "file"),
     "quit": SlashCommand(_quit, "/quit", "leave; the agent keeps working"),
 }
+ALIASES = {"exit": "quit"}
