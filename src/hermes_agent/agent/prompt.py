@@ -84,6 +84,9 @@ def prompt_parts(prompt: Prompt) -> list[tuple[str, str, str]]:
         found.append((name, origin, prompt.system[begin : start.start()]))
         kind, file = start.lastgroup or "", start["file"]
         name = {"file": "context file", "skills": "skills index"}.get(kind, kind)
-        origin = {"file": file, "memory": "MEMORY.md, USER.md", "skills": "skills/"}.get(kind, "")
+        origin = {
+            "surroundings": "workspace and machine", "file": file,
+            "memory": "MEMORY.md, USER.md", "skills": "skills/",
+        }.get(kind, "")  # fmt: skip
         begin = start.end()
     return [*found, (name, origin, prompt.system[begin:])]

@@ -67,15 +67,19 @@ def comparison_text(found: Row) -> str:
 
 
 def context_text(found: Row) -> str:
-    free = max(0, found["compacts_at"] - found["used"])
+    used, full = found["used"], max(found["used"], found["compacts_at"])
+    unknown = used - sum(part["tokens"] for part in found["parts"])
+    rest = (
+        ("difference", unknown, "the model's count less these estimates"),
+        ("free", full - used, "until the conversation is summarised"),
+        ("reserved", found["window"] - full, "for the reply and the summary"),
+    )
     head = f"{found['used']:,} of {found['window']:,} tokens in use by {found['model']}"
     rows = [
         (part["name"], f"{part['tokens']:,}", one_line(part["origin"], 50))
-        for part in [
-            *found["parts"],
-            {"name": "free", "tokens": free, "origin": "until the conversation is summarised"},
-        ]
+        for part in found["parts"]
     ]
+    rows += [(name, f"{tokens:,}", origin) for name, tokens, origin in rest if tokens]
     return f"{head}\n{table(('part', 'tokens', 'from'), rows)}"
 
 
