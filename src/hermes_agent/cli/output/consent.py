@@ -1,10 +1,12 @@
 """Lays out a question for a terminal: its view as rows that fit the width, and where they are
 folded, how many are left out. Dangerous lines are never among those."""
 
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from hermes_agent.cli.home import home_folder
 from hermes_agent.cli.output.formatting import cells, count, span
 from hermes_agent.core.text.consent import (
     ConsentAnswer,
@@ -60,7 +62,7 @@ def rows(
 def _title_rows(title: str, mark: str, width: int, measure: Measure) -> Iterator[Row]:
     """What is in it never begins a line, where it could look like another title."""
     room = max(width - 4, 8) if 0 < width < measure(title) else 0
-    for at, part in enumerate(_wrapped(title, room, measure)):
+    for at, part in enumerate(wrapped(title, room, measure)):
         yield Row(("  ┆ " if at else "") + part, mark)
 
 
@@ -97,16 +99,16 @@ def _line_rows(
     if section.prose and room and measure(text) == len(text):
         parts = textwrap.wrap(text, room, drop_whitespace=True) or [""]
     else:
-        parts = _wrapped(text, room, measure)
+        parts = wrapped(text, room, measure)
     if line.note and measure(parts[-1]) + measure(line.note) + 5 <= room:
         parts[-1] += f"   ← {line.note}"
     elif line.note:
-        parts += _wrapped(f"↑ {line.note}", room, measure)
+        parts += wrapped(f"↑ {line.note}", room, measure)
     for at, part in enumerate(parts):
         yield Row((rest if at else first) + part, line.mark)
 
 
-def _wrapped(text: str, room: int, measure: Measure, *, words: bool = False) -> list[str]:
+def wrapped(text: str, room: int, measure: Measure, *, words: bool = False) -> list[str]:
     """Broken anywhere, so that nothing is lost or looks shorter than it is; after a word where
     that is asked for and leaves no gap."""
     if room <= 0 or measure(text) <= room:
@@ -141,8 +143,17 @@ def answer_rows(
         if answer.key.isdigit():
             lead, text = f"{sign} {answer.key}. ", answer.label
         room = max(width - len(lead), 8) if width else 0
-        for at, part in enumerate(_wrapped(text, room, measure, words=True)):
+        for at, part in enumerate(wrapped(text, room, measure, words=True)):
             yield Row((" " * len(lead) if at else lead) + part, mark)
+
+
+def rule_added(question: Mapping[str, Any]) -> str:
+    """Where the answer "always" has put its rules, and how to take them back."""
+    if question["purpose"] != "approval":
+        return ""
+    ids = ", ".join(re.findall(r"^- id: (\S+)", question.get("proposal", ""), re.MULTILINE))
+    file = home_folder() / "policies" / "approved.yaml"
+    return f"\n  added to {file}: {ids}\n  delete it there to be asked again"
 
 
 def rule_rows(view: ConsentView) -> Iterator[Row]:

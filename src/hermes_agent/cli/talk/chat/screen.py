@@ -33,6 +33,7 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import get_cwidth
 
 from hermes_agent.cli.home import home_and_settings
+from hermes_agent.cli.output.consent import wrapped
 from hermes_agent.cli.talk.chat.attachments import expand
 from hermes_agent.cli.talk.chat.commands import is_slash, run_slash
 from hermes_agent.cli.talk.chat.consent import STYLES as CONSENT_STYLES
@@ -205,7 +206,11 @@ class Screen:
             last = len(lines)
             lines.append(("bold", title + "\n"))
             body = text.rstrip("\n").split("\n") if text else []
-            lines += [("", f"│ {line.expandtabs()}\n") for line in body]
+            lines += [
+                ("", f"│ {row}\n")
+                for line in body
+                for row in wrapped(line.expandtabs(), self._columns - 2, get_cwidth)
+            ]
         rows = self._room() - 1
         wanted = last if self._panel_top is None else self._panel_top
         self._panel_top = first = min(max(0, wanted), max(0, len(lines) - rows))
