@@ -60,7 +60,7 @@ def test_a_home_comes_back_whole_and_what_was_there_is_kept(other: Hermes, saved
     assert other.good("config", "get", "loop.max_steps") == "9\n"
     assert [str(path) for path in aside(other)] == [told["aside"]]
     assert (aside(other)[0] / "SOUL.md").read_text() == "You are changed."
-    assert other.json("doctor")[-1]["name"] == "not yet"
+    assert other.json("doctor")[-1]["name"] == "shells"
 
 
 def test_a_backup_of_a_stopped_home_needs_no_runtime(other: Hermes) -> None:

@@ -1,10 +1,12 @@
 """What the chat prints of a conversation, and what it keeps in motion."""
 
 import io
+import re
 from typing import Any
 
 from hermes_agent.cli.output.events import Printer, call_line, typed_answer
 from hermes_agent.cli.output.formatting import span
+from hermes_agent.cli.output.session_history import context_text
 from hermes_agent.cli.talk.chat.rendering import render
 from hermes_agent.cli.talk.chat.view import Blocks, ChatView, ViewPiece, recap
 
@@ -264,3 +266,26 @@ def test_a_message_that_was_taken_back_is_queued_no_more() -> None:
     assert (shown.queue, shown.queued) == (1, ["mine"])
     shown.apply({"kind": "message_withdrawn", "key": "mine"})
     assert (shown.queue, shown.live()) == (0, [])
+
+
+def test_a_rule_for_good_is_told_with_its_file() -> None:
+    shown, _ = view()
+    asked = {
+        "kind": "question_asked", "id": "q", "purpose": "approval", "text": "terminal {}",
+        "choices": ["yes", "no", "always"], "proposal": "- id: allow-rm-1\n  match:\n",
+    }  # fmt: skip
+    shown.apply(asked)
+    (piece,) = shown.apply({"kind": "question_answered", "id": "q", "answer": "always"})
+    first, where, back = piece.text.split("\n")
+    assert first.endswith("→ always")
+    assert where.endswith("/policies/approved.yaml: allow-rm-1")
+    assert back == "  delete it there to be asked again"
+
+
+def test_the_parts_of_a_context_add_up_to_the_window() -> None:
+    parts = [{"name": "surroundings", "tokens": 17, "origin": "workspace and machine"}]
+    report = {"model": "m", "used": 4_414, "window": 128_000, "compacts_at": 102_400}
+    rows = context_text({**report, "parts": parts}).splitlines()[2:]
+    tokens = [int(re.split(r"  +", row)[1].replace(",", "")) for row in rows]
+    assert tokens == [17, 4_397, 97_986, 25_600]
+    assert sum(tokens) == report["window"]

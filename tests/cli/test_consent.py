@@ -46,7 +46,7 @@ def test_a_danger_is_said_first_and_marked_where_it_is_even_if_the_rest_is_folde
     view = consent_view(written(400))
     folded = [row.text for row in rows(view, 80, Fold(10))]
     assert folded[:3] == [
-        "? Allow write_file a.sh?",
+        "? Write the file a.sh?",
         "  dangerous",
         "  ! deletes files: rm -rf ~/important (in content, line 215)",
     ]
@@ -70,7 +70,7 @@ def test_what_cannot_be_seen_is_written_out() -> None:
     hidden = "rm \\u202e\\u200b\\u001b[2Ka\\u00ad\\n? Allow nothing?"
     shown = "\n".join(question_lines(asked(f'terminal {{"command":"{hidden}"}}')))
     assert "rm \\u202e\\u200b\\x1b[2Ka\\xad" in shown
-    assert [line for line in shown.splitlines() if line.startswith("?")] == ["? Allow terminal?"]
+    assert [line for line in shown.splitlines() if line.startswith("?")] == ["? Run this command?"]
 
 
 def test_no_argument_is_hidden_or_looks_like_a_line_of_the_view() -> None:
@@ -104,6 +104,12 @@ def test_a_change_of_a_file_is_a_diff_and_its_dangers_are_marked_in_it() -> None
     assert "  content · 400 lines, as changed by the lines above: `v` shows all" in shown
 
 
+def test_the_title_says_what_would_happen_and_where() -> None:
+    command = 'terminal {"command":"ls"}'
+    assert consent_view(asked(command, where="in /srv")).title == "Run this command in /srv?"
+    assert consent_view(asked("fetch {}")).title == "Allow fetch?"
+
+
 def test_the_answers_say_what_they_allow() -> None:
     view = consent_view(asked("terminal {}"))
     assert [answer.value for answer in view.answers] == ["no", "yes", "session", "always"]
@@ -112,6 +118,9 @@ def test_the_answers_say_what_they_allow() -> None:
     rule = "adds a rule for every session: allow any `git push` with any arguments on local"
     assert always == f"  a  Always   {rule}"
     assert view.rule == tuple(RULE.splitlines())
+    two = consent_view(asked("terminal {}", grants=["a/b|=rm a|local", "a/c|delete /a|local"]))
+    meaning = "allows for this session: each of these: exactly `rm a`; deleting /a on local"
+    assert two.answers[2].meaning == meaning
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ async def test_the_form_shows_the_whole_question_and_offers_no_rule_for_good(
         await client.call_tool("ask", {"prompt": "write a file", "session": session})
     assert (careful.work / "made.txt").read_text() == "written\nwritten\n"
     (form,) = seen
-    assert "? Allow terminal?" in form.message
+    assert f"? Run this command in {careful.work}?" in form.message
     assert "echo written >> made.txt; echo shown" in form.message
     assert "allows for this session: " in form.message
     assert "always" not in form.message

@@ -108,6 +108,7 @@ def test_a_session_is_rewound_branched_and_compared(hermes: Hermes) -> None:
     hermes.ask("good morning", "--session", "other")
     assert f"branch of  {branch['branch_of']}" in hermes.good("sessions", "show", "other")
     assert branch["branch_of"] in hermes.good("sessions")
+    assert "other (branch)" in hermes.good("sessions")
     shown = hermes.good("sessions", "compare", "talk", "other")
     assert "3 messages, the last: The file is" in shown
     assert hermes.json("sessions", "compare", "talk", "other")["shared"] == 3

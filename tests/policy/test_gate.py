@@ -63,6 +63,20 @@ def test_the_reasons_of_all_that_asks_are_told() -> None:
     )
 
 
+def test_a_reason_that_the_program_gives_is_not_repeated_for_its_paths() -> None:
+    rules = f"""
+{ALLOW_ALL_CALLS}
+- {{id: paths, match: {{access: delete}}, then: ask, reason: it deletes files}}
+- {{id: rm, match: {{program: rm}}, then: ask, reason: it deletes files or more}}
+"""
+    for links, more in (
+        ({}, ""),
+        ({"b": "/etc"}, "; it deletes files: deleting 'b' (resolves to /etc)"),
+    ):
+        verdict = judge(rules, effect_of("rm -r b"), links=links).verdict
+        assert verdict.reason == f"it deletes files or more: `rm -r b`{more}"
+
+
 def test_a_path_that_leads_elsewhere_is_told_in_the_reason() -> None:
     effect = effect_of(tool="read_file", paths=(("read", "notes"),))
     verdict = judge(LOOKING, effect, links={"notes": "/etc/shadow"}).verdict

@@ -331,6 +331,8 @@ class QuestionAsked(BaseEvent, frozen=True, tag="question_asked"):
     """What happens to an existing file: counts on the first line, then a diff."""
     risks: tuple[Risk, ...] = ()
     """What is dangerous in it."""
+    where: str = ""
+    """Where a command would run: `in FOLDER`, with `on TERMINAL` for other machines."""
 
 
 class ApprovalGiven(BaseEvent, frozen=True, tag="approval_given"):

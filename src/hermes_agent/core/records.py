@@ -141,6 +141,7 @@ class Question(Struct, frozen=True):
     reason: str = ""
     change: str = ""
     risks: tuple[Risk, ...] = ()
+    where: str = ""
 
 
 class Judgement(Struct, frozen=True):

@@ -339,9 +339,27 @@ def _alone(effect: Effect, decisions: list[Decision], granted: frozenset[str]) -
 
 
 def _reasons(asking: Sequence[Decision]) -> str:
-    reasons = list(dict.fromkeys(one.reason for one in asking))
+    reasons = list(dict.fromkeys(one.reason for one in asking if not _is_implied(one, asking)))
     more = len(reasons) - _MAX_REASONS
     return "; ".join(reasons[:_MAX_REASONS]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _is_implied(decision: Decision, asking: Sequence[Decision]) -> bool:
+    """Whether a program that asks for the same reason names the path."""
+    act, rule = decision.act, decision.by
+    return (
+        act.kind == "path"
+        and rule is not None
+        and rule.reason != ""
+        and all(place.real in ((), (place.named,)) for place in act.places)
+        and any(
+            one.act.kind == "program"
+            and one.by is not None
+            and one.by.reason.startswith(rule.reason)
+            and {place.given for place in act.places} <= {place.given for place in one.act.places}
+            for one in asking
+        )
+    )
 
 
 def _consent(asking: Sequence[Decision]) -> ApprovalRequirement | None:

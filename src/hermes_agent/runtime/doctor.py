@@ -37,13 +37,6 @@ from hermes_agent.terminals.shell.spool import Spool, process_lives
 LOW_BYTES = 500_000_000
 """Warn below this much free space."""
 
-NOT_YET = (
-    "WhatsApp, Signal and other channels", "a dashboard",
-    "a board", "spoken answers", "a skill hub",
-    "`hermes undo`", "`hermes update`",
-)  # fmt: skip
-
-
 _State = Literal["ok", "info", "warn", "fail"]
 _Report = tuple[_State, str, str]
 """State, text and hint of a finding."""
@@ -75,8 +68,6 @@ def examine(
         yield from _inside(home, environ, running)
     else:
         yield DoctorFinding("home", "fail", *out_of_reach)
-    missing = ", ".join(NOT_YET)
-    yield DoctorFinding("not yet", "info", f"Hermes {__version__} does not have: {missing}")
 
 
 def _inside(
@@ -312,7 +303,9 @@ def _secrets(home: Path, environ: Mapping[str, str]) -> DoctorFinding:
         count = len(Secrets(environ, home).names())
     except HermesError as error:
         return DoctorFinding("secrets", "fail", error.message, error.hint)
-    return DoctorFinding("secrets", "ok", f"{count} known; rules grant them one by one")
+    return DoctorFinding(
+        "secrets", "ok", f"{count} known; a command sees one only if a rule grants it"
+    )
 
 
 def _runtime(
@@ -531,7 +524,7 @@ def _shells(home: Path, idle_seconds: float, now: float) -> _Report:
     if stuck:
         pids = ", ".join(stuck)
         return "warn", f"idle for too long: pid {pids}", f"kill {pids}"
-    return "ok", f"{held} open" if held else "none open", ""
+    return "ok", f"{held} open for sessions; they end when idle" if held else "none open", ""
 
 
 def _words_in(note: Path) -> list[str]:

@@ -45,6 +45,12 @@ class CallDenied(Exception):
     """A call may not run. The text is for the model."""
 
 
+def _where(facts: JudgementInputs) -> str:
+    on = facts.terminal if facts.place != "local" else ""
+    words = [*(("in", facts.folder) if facts.folder else ()), *(("on", on) if on else ())]
+    return " ".join(words) if facts.runs else ""
+
+
 def _shown(open_call: PendingCall) -> str:
     """The whole call as a person sees it, with multi-line texts as lines."""
     given = open_call.call.input()
@@ -364,6 +370,7 @@ class CallAuthorizer:
                 reason=judged.reason,
                 change=self._deps.redact(await self._preview(open_call, tool, given)),
                 risks=judged.risks,
+                where=self._deps.redact(_where(judged.facts)),
             )
         )
         if answer not in ALLOWING_ANSWERS:

@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         _install(installer.name, command)
     _prove(absent)
     document["restart"] = RuntimeClient().is_up()
-    then = ["`hermes restart`: the running runtime does not see it yet"] * document["restart"]
+    then = ["`hermes restart` loads it into the running runtime"] * document["restart"]
     then += [f"`{part.then}`" for part in absent if part.then]
     lines = [f"installed: {_names(absent)}", *(f"next: {one}" for one in then)]
     return emit(options, document, "\n".join(lines + [installer.note] * bool(installer.note)))

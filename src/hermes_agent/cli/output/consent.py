@@ -1,10 +1,12 @@
 """Lays out a question for a terminal: its view as rows that fit the width, and where they are
 folded, how many are left out. Dangerous lines are never among those."""
 
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from hermes_agent.cli.home import home_folder
 from hermes_agent.cli.output.formatting import cells, count, span
 from hermes_agent.core.text.consent import (
     ConsentAnswer,
@@ -143,6 +145,15 @@ def answer_rows(
         room = max(width - len(lead), 8) if width else 0
         for at, part in enumerate(wrapped(text, room, measure, words=True)):
             yield Row((" " * len(lead) if at else lead) + part, mark)
+
+
+def rule_added(question: Mapping[str, Any]) -> str:
+    """Where the answer "always" has put its rules, and how to take them back."""
+    if question["purpose"] != "approval":
+        return ""
+    ids = ", ".join(re.findall(r"^- id: (\S+)", question.get("proposal", ""), re.MULTILINE))
+    file = home_folder() / "policies" / "approved.yaml"
+    return f"\n  added to {file}: {ids}\n  delete it there to be asked again"
 
 
 def rule_rows(view: ConsentView) -> Iterator[Row]:

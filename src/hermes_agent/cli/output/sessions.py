@@ -23,6 +23,10 @@ def sessions_text(rows: list[Row], now: float) -> str:
         {**row, "title": f"{row['source']}: {row['title']}"} if _is_imported(row) else row
         for row in rows
     ]
+    rows = [
+        {**row, "name": f"{row['name'] or row['title']} (branch)"} if row["branch_of"] else row
+        for row in rows
+    ]
     cells = [
         (row["id"], row["state"], ago(row["updated"], now), str(row["messages"]),
          dollars(row["cost"]), one_line(row["model"]), *([row["branch_of"]] if branches else []),

@@ -29,7 +29,7 @@ KEYS = (
 def run(options: argparse.Namespace) -> int:
     status = current_status(RuntimeClient(timeout=ANSWER_SECONDS))
     well = status["state"] in ("running", "stopped")
-    text = "\n".join([f"state      {state(status['state'])}", *status_lines(status)[1:]])
+    text = "\n".join([f"runtime    {state(status['state'])}", *status_lines(status)[1:]])
     return emit(options, status, text, 0 if well else 1)
 
 
@@ -174,21 +174,21 @@ def _services(gateway: dict[str, Any], door: dict[str, Any]) -> list[str]:
 
 
 def status_lines(status: dict[str, Any]) -> list[str]:
-    lines = [f"state      {status['state']}"]
+    lines = [f"runtime    {status['state']}"]
     if status["reason"]:
         lines.append(f"reason     {status['reason']}")
     lines.append(f"home       {status['home']}")
     if status["version"] is None:
         lines += _unattended(status["jobs"] or {}, time.time())
         return [*lines, f"hint: {status['hint'] or '`hermes up` starts the runtime'}"]
-    working = ", ".join(status["working"]) or "nothing"
+    working = ", ".join(status["working"]) or "none"
     lines += [
         f"pid        {status['pid']}",
         f"version    {status['version']}",
         f"model      {status['model'] or 'none; `hermes setup` chooses one'}",
         f"policy     {status['policy']}",
         f"uptime     {span(status['uptime'])}",
-        f"working on {working}",
+        f"turns      {working}",
     ]
     if status["parked"]:
         lines.append(f"parked     {status['parked']}; `hermes parked` lists them")

@@ -17,6 +17,12 @@ SHORT = 6
 """Lines of an effect that come before the reason."""
 EXACT = 160
 """Characters of a text that a rule would allow exactly, in its sentence; the rule has all."""
+_TITLES = {
+    ("terminal", False): "Run this command",
+    ("write_file", True): "Write the file",
+    ("patch", True): "Change the file",
+}
+"""By tool, and whether a path follows."""
 _ACCESS = {"read": "reading", "write": "writing", "delete": "deleting"}
 _DIGEST = re.compile(r"…[0-9a-f]{64}\Z")
 _HIDDEN = "[redacted:"
@@ -80,7 +86,8 @@ def consent_view(question: Mapping[str, Any]) -> ConsentView:
     short = sum(len(one.lines) for one in effect) <= SHORT
     between = (*effect, why) if short else (why, *effect)
     sections = [*_risks(question), *_people(question), *between]
-    title = f"Allow {_on_one_line(f'{tool} {path}' if path else tool)}?"
+    asks = _TITLES.get((tool, bool(path))) or f"Allow {tool}"
+    title = f"{_on_one_line(' '.join(filter(None, (asks, path, question.get('where', '')))))}?"
     answers = tuple(_answers(question))
     return ConsentView(title, tuple(sections), answers, _rule(question), expires)
 
@@ -238,7 +245,10 @@ def _joined(pairs: Iterable[tuple[str, str]]) -> str:
     there: dict[str, list[str]] = {}
     for what, terminal in pairs:
         there.setdefault(terminal, []).append(what)
-    return "; ".join(f"{'; '.join(words)} on {name}" for name, words in there.items())
+    return "; ".join(
+        f"{'each of these: ' * (len(words) > 1)}{'; '.join(words)} on {name}"
+        for name, words in there.items()
+    )
 
 
 def grant_words(grant: str) -> tuple[str, str]:

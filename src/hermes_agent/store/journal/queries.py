@@ -224,7 +224,7 @@ def questions(
             Question(
                 asked.id, session, asked.purpose, asked.text, asked.choices, asked.effect, time,
                 asked.expires, asked.consent, agreed, asked.grants, asked.proposal,
-                asked.reason, asked.change, asked.risks,
+                asked.reason, asked.change, asked.risks, asked.where,
             )
         )  # fmt: skip
     return found

@@ -203,8 +203,9 @@ class Setup:
         policies = Policies.of_home(self._home, Path.home()).load()
         own = {file.profile for file in policies.own if file.profile}
         names = [*PROFILES, *sorted(own - {*PROFILES})]
+        mark = "(default) " if current == Settings().policy else "(current) "
         rows = [
-            Choice(name, "Current. " * (name == current) + _first_sentence(policies.profiles[name]))
+            Choice(name, mark * (name == current) + _first_sentence(policies.profiles[name]))
             for name in names
         ]
         default = names.index(current) if current in names else -1
@@ -228,7 +229,7 @@ class Setup:
         channels = self._settings().channels
         manifests = ChannelRegistry(home=self._home).manifests()
         rows = [
-            Choice(name, "Already set up. " * (name in channels) + _first_sentence(one.about))
+            Choice(name, "(set up) " * (name in channels) + _first_sentence(one.about))
             for name, one in sorted(manifests.items())
         ]
         self._report["chosen"]["channels"] = sorted(channels)

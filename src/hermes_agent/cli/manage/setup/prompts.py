@@ -112,7 +112,7 @@ class Prompts:
         self.say(f"\n{question}", "bold")
         self._rows(choices, default)
         shown = f"1-{len(choices)}" if len(choices) > 1 else "1"
-        hint = "or Enter to skip" if default < 0 else f"Enter takes {default + 1}, s skips"
+        hint = "Enter skips" if default < 0 else f"Enter takes {default + 1}, s skips"
         while True:
             said = input(f"  {shown}, {hint}: ").strip().lower()
             if not said:

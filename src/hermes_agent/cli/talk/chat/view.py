@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+from hermes_agent.cli.output.consent import rule_added
 from hermes_agent.cli.output.events import call_line, event_line, result_text
 from hermes_agent.cli.output.formatting import count, one_line
 from hermes_agent.cli.output.transcript import messages, tool_line
@@ -418,7 +419,8 @@ class ChatView:
         if question["purpose"] == "approval":
             tool, _, given = asked.partition("\n")[0].partition(" ")
             asked = call_line({"name": tool, "arguments": given})
-        return [ViewPiece("quiet", clean(f"? {one_line(asked, 70)} → {answer}"))]
+        added = rule_added(question) if answer == "always" else ""
+        return [ViewPiece("quiet", clean(f"? {one_line(asked, 70)} → {answer}{added}"))]
 
     # the runtime
 
