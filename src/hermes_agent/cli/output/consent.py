@@ -153,7 +153,7 @@ def rule_added(question: Mapping[str, Any]) -> str:
         return ""
     ids = ", ".join(re.findall(r"^- id: (\S+)", question.get("proposal", ""), re.MULTILINE))
     file = home_folder() / "policies" / "approved.yaml"
-    return f"\n  added to {file}: {ids}\n  delete it there to be asked again"
+    return f"\n  added to {file}: {ids}\n  delete it there and Hermes asks again"
 
 
 def rule_rows(view: ConsentView) -> Iterator[Row]:

@@ -42,7 +42,7 @@ NOBODY = (
     "Nobody here is allowed to answer this, and there is no other chat to ask in. Whoever runs me "
     "can decide it with `hermes approvals` or `hermes parked`."
 )
-ABOUT = 120
+ABOUT = 240
 """Characters of a question quoted below the decision where it cannot be edited."""
 
 
