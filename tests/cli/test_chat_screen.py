@@ -228,12 +228,15 @@ def test_a_message_that_was_undone_returns_to_the_input_line(
     chat.enter("hello")
     chat.shows("Good day to you.")
     chat.enter("/model low")
-    chat.shows("reasoning effort low")
+    chat.shows("· the model is now")
     chat.enter("/undo")
     chat.shows("> hello", 2)
     chat.enter(" there")
     shown = chat.shows("Good day to you.", 2)
-    assert [shown.count(words) for words in ("effort low", "· rewound to before: hello")] == [1, 1]
+    assert [shown.count(words) for words in ("the model is now", "· rewound to before: hello")] == [
+        1,
+        1,
+    ]
     said = [one["text"] for one in hermes.json("sessions", "show", "talk")["messages"]]
     assert "hello there" in said
 

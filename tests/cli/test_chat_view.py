@@ -279,7 +279,7 @@ def test_a_rule_for_good_is_told_with_its_file() -> None:
     first, where, back = piece.text.split("\n")
     assert first.endswith("→ always")
     assert where.endswith("/policies/approved.yaml: allow-rm-1")
-    assert back == "  delete it there to be asked again"
+    assert back == "  delete it there and Hermes asks again"
 
 
 def test_the_parts_of_a_context_add_up_to_the_window() -> None:
