@@ -372,7 +372,7 @@ async def test_a_member_who_brings_a_code_may_more_and_the_model_sees_none(tmp_p
         (known,) = await r.runtime.context.store.gateway.identities()
         assert (known.role, known.name) == ("owner", "robert")
         await r.say(code, "bob")
-        await r.hears("is not valid")
+        await r.hears("is invalid or has expired")
         await r.say("cheeseburger", "bob")  # twelve of the signs that codes are made of
         await r.rest()
         assert await taken(r) == ["hi", "cheeseburger"]

@@ -309,8 +309,8 @@ async def test_imported_messages_are_found_by_their_own_time(tmp_path: Path) -> 
             ImportedTurn(str(number), time, f"plum {number}", ((time, "plum, too"),))
             for number, time in enumerate([100_000.0, 500_000.0])
         ]
-        assert await store.import_turns(theirs.id, "a plum", turns) == (2, False)
-        assert await store.import_turns(theirs.id, "a plum", turns) == (0, False)
+        assert await store.import_turns(theirs.id, "a plum", turns, dry=False) == (2, False)
+        assert await store.import_turns(theirs.id, "a plum", turns, dry=False) == (0, False)
         clock.now += 100_000
         await say(store, "plum later")
 
