@@ -126,12 +126,8 @@ class Importer:
         self._context.note_activity()
         self._opened.clear()
         dry, source = body.dry, f"import {body.peer}"
-        taken = {
-            text
-            for change in await self._learning.knowledge.memory.log(ALL)
-            for text in (change.after,)
-            if change.source == source
-        }
+        log = await self._learning.knowledge.memory.log(ALL)
+        taken = {change.after for change in log if change.source == source}
         store = self._context.store
         return {
             "notes": [await self._note(one, taken, source, dry=dry) for one in body.notes],
