@@ -165,6 +165,22 @@ def test_another_agents_home_is_imported_first(fresh: Hermes) -> None:
         pane.shows("How much may Hermes do")
 
 
+def test_an_import_that_is_interrupted_says_what_stays(fresh: Hermes) -> None:
+    hermes_agent(fresh.work.parent / ".hermes", sessions=400)
+    with ExitStack() as stack:
+        pane = Pane(fresh.work, [sys.executable, "-m", "hermes_agent"], fresh.environ)
+        stack.callback(pane.close)
+        pane.shows("Import from ~/.hermes now?")
+        pane.press("Enter")
+        pane.shows("import into")
+        pane.enter("y")
+        pane.shows("also copy")
+        pane.press("Enter")
+        wait_until(lambda: fresh.api.is_up() and fresh.api.get("/v1/sessions"), "a session")
+        pane.press("C-c")
+        assert "saved: part of what is in ~/.hermes" in pane.shows("starts it again")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "found"),
     [

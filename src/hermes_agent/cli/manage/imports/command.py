@@ -366,31 +366,28 @@ def _text(home: PeerHome, target: str, items: list[Item]) -> str:
         if not chosen:
             continue
         lines += ["", head]
-        if state == "known":
-            totals = Counter(part for part, *_ in chosen)
-            rows = [(part, str(number)) for part, number in totals.items()]
-        else:
-            parts = dict.fromkeys(item[0] for item in chosen)
-            rows = [row for part in parts for row in _few([i for i in chosen if i[0] == part])]
-        lines += [line for row in rows for line in _wrapped(*row)]
+        for part in dict.fromkeys(part for part, *_ in chosen):
+            rows = [item for item in chosen if item[0] == part]
+            texts = [str(len(rows))] if state == "known" else _few(rows)
+            lines += [line for text in texts for line in _wrapped(part, text)]
     if _uncopied(items):
         lines += ["", "keys are copied only if you agree, or with --keys"]
     return "\n".join(lines)
 
 
-def _few(items: list[Item]) -> list[tuple[str, str]]:
-    """The rows of one part; sessions and what is beyond the first rows as a number."""
+def _few(items: list[Item]) -> list[str]:
+    """What there is of one part; sessions and what is beyond the first rows as a number."""
     part, state = items[0][0], items[0][2]
     if part == "sessions" and state == "new":
         where = "in the folder where it worked, else in your home folder"
-        return [(part, f"{count(len(items), 'session')}, with their text; each continues {where}")]
+        return [f"{count(len(items), 'session')}, with their text; each continues {where}"]
     rows = []
     for _, name, _, why in items[:SHOWN]:
         notes = "; ".join(filter(None, (why, _NOTES.get(part) if state == "new" else "")))
         shown = one_line(name.removeprefix("models.services."), 60)
-        rows.append((part, f"{shown}: {one_line(notes, 300)}" if notes else shown))
+        rows.append(f"{shown}: {one_line(notes, 300)}" if notes else shown)
     more = len(items) - SHOWN
-    return [*rows, (part, f"and {more:,} more")] if more > 0 else rows
+    return [*rows, f"and {more:,} more"] if more > 0 else rows
 
 
 def _wrapped(part: str, text: str) -> list[str]:
