@@ -196,6 +196,8 @@ def test_an_import_that_is_interrupted_says_what_stays(fresh: Hermes) -> None:
          {"OPENAI_API_KEY": "sk-0123456789ab"}),
         (".env", "export HF_TOKEN='hf_0123456789'\nPATH=/bin", {"HF_TOKEN": "hf_0123456789"}),
         ("broken.json", "{", {}),
+        ("deep.json", '{"a":' * 900 + "1" + "}" * 900, {}),
+        ("deep.yaml", "[" * 900_000, {}),
     ],
 )  # fmt: skip
 def test_keys_are_found_in_the_files_of_other_agents(

@@ -11,6 +11,7 @@ import msgspec
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.root import Settings
+from hermes_agent.host.config import read_config
 from hermes_agent.models.catalogue.services import OTHER_NAMES, OWN, SERVICES, service_of
 from hermes_agent.models.registry import ModelRegistry
 from hermes_agent.policy.secrets import Secrets, parse
@@ -184,10 +185,10 @@ def keys_in(path: Path) -> Iterator[tuple[str, str]]:
         elif path.suffix == ".json":
             content = msgspec.json.decode(text)
         else:
-            content = msgspec.yaml.decode(text)
+            content = read_config(path)
+        yield from _keys_of(content, "")
     except (OSError, HermesError, msgspec.MsgspecError, RecursionError):
         return
-    yield from _keys_of(content, "")
 
 
 def _keys_of(content: Any, above: str) -> Iterator[tuple[str, str]]:
