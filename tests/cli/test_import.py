@@ -262,6 +262,20 @@ def test_what_would_crash_or_never_end_is_left_out(case: str, tmp_path: Path) ->
         assert part in {row[0] for row in read_home(peer, source, stack).left_out}
 
 
+def test_a_transcript_that_goes_away_or_is_strange_does_no_harm(tmp_path: Path) -> None:
+    source = MAKERS["nanobot"](tmp_path)
+    calls = [{"function": "ls"}, {"function": {"name": "ls", "arguments": None}}]
+    line = {"role": "assistant", "content": "A line.", "tool_calls": calls}
+    write(source, "sessions/a/strange.jsonl", json.dumps(line) + "\n")
+    with ExitStack() as stack:
+        home = read_home("nanobot", source, stack)
+        gone, strange = sorted(home.sessions, key=lambda one: one.id.endswith("strange"))
+        next(source.glob("sessions/0949/*")).unlink()
+        assert "A line." in next(strange.messages()).text
+        assert [*gone.messages()] == []
+    assert "cannot be read" in home.left_out[-1][2]
+
+
 def test_a_server_that_is_known_here_is_not_added_again(tmp_path: Path) -> None:
     source = hermes_agent(tmp_path)
     with ExitStack() as stack:

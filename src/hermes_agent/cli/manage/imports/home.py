@@ -60,8 +60,8 @@ class Message:
 class PeerSession:
     id: str
     title: str
-    messages: Callable[[], Iterable[Message]]
-    folder: str = ""
+    messages: Callable[[], Iterator[Message]]
+    folder: str
     """Where it worked."""
 
 
@@ -102,8 +102,7 @@ class PeerHome:
                 self.inside(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             )
             with open(handle, "rb") as file:
-                facts = os.fstat(handle)
-                _check_plain(facts, TEXT_BYTES)
+                _check_plain(os.fstat(handle), TEXT_BYTES)
                 return file.read(TEXT_BYTES + 1)
         return b""
 
@@ -168,6 +167,17 @@ class PeerHome:
             if text.strip():
                 self.memory.append({"view": view, "text": text.strip()})
 
+    def add_session(
+        self, id: str, messages: Callable[[], Iterator[Message]], title: str = "", folder: str = ""
+    ) -> None:
+        """A session whose messages are read later, when its file may be gone or damaged."""
+
+        def read() -> Iterator[Message]:
+            with self.surviving("sessions", id):
+                yield from messages()
+
+        self.sessions.append(PeerSession(id, title, read, folder))
+
     def add_skills(
         self, folder: str, shipped: Callable[[str, Path], bool] = lambda _name, _place: False
     ) -> None:
@@ -181,12 +191,13 @@ class PeerHome:
                 continue
             inner.clear()
             name = os.path.basename(place)
-            if shipped(name, Path(place)):
-                ours += 1
-            elif name in self.skills:
-                self.leave("skills", os.path.relpath(place, self.path), "another has this name")
-            elif files := self._skill_files(name, Path(place)):
-                self.skills[name] = files
+            with self.surviving("skills", name):
+                if shipped(name, Path(place)):
+                    ours += 1
+                elif name in self.skills:
+                    self.leave("skills", os.path.relpath(place, self.path), "another has this name")
+                elif files := self._skill_files(name, Path(place)):
+                    self.skills[name] = files
         if ours:
             self.leave("skills", f"{ours} unchanged", f"they ship with {self.peer}")
 
@@ -275,13 +286,12 @@ class PeerDatabase:
 
     def __init__(self, path: Path, stack: ExitStack) -> None:
         journal = path.with_name(path.name + "-wal")
-        uri = f"{path.resolve().as_uri()}?immutable=1"
+        uri, mode = f"{path.resolve().as_uri()}?immutable=1", apsw.SQLITE_OPEN_READONLY
         if journal.exists() and journal.stat().st_size:
             copy = scratch_folder(stack) / "copy"
             _copy(path, journal, copy)
-            uri = copy.as_uri()
-        flags = apsw.SQLITE_OPEN_READWRITE if "?" not in uri else apsw.SQLITE_OPEN_READONLY
-        self._db = apsw.Connection(uri, flags | apsw.SQLITE_OPEN_URI)
+            uri, mode = copy.as_uri(), apsw.SQLITE_OPEN_READWRITE
+        self._db = apsw.Connection(uri, mode | apsw.SQLITE_OPEN_URI)
         self._db.limit(apsw.SQLITE_LIMIT_LENGTH, LINE_BYTES)
         stack.callback(self._db.close)
 

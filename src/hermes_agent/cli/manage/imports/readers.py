@@ -18,7 +18,6 @@ from hermes_agent.cli.manage.imports.home import (
     TEXT_BYTES,
     Message,
     PeerHome,
-    PeerSession,
     Row,
     call_text,
     content_text,
@@ -131,15 +130,13 @@ def _hermes_sessions(home: PeerHome, stack: ExitStack) -> None:
     alive = "and (active = 1 or compacted = 1)" if "compacted" in columns else alive
 
     def messages(session: str, model: str) -> Iterator[Message]:
-        with home.surviving("sessions", session):
-            for row in db.rows(
-                f"select * from messages where session_id = ? {alive} order by id", session
-            ):
-                said, role = row.get("content"), str(row["role"])
-                if isinstance(said, str) and said.startswith("[{"):  # it has several parts
-                    said = parsed(said)
-                text = _text(role, said, row.get("tool_name"), parsed(row.get("tool_calls")))
-                yield Message(str(row["id"]), role, text, seconds_of(row["timestamp"]), model)
+        sql = f"select * from messages where session_id = ? {alive} order by id"
+        for row in db.rows(sql, session):
+            said, role = row.get("content"), str(row["role"])
+            if isinstance(said, str) and said.startswith("[{"):  # it has several parts
+                said = parsed(said)
+            text = _text(role, said, row.get("tool_name"), parsed(row.get("tool_calls")))
+            yield Message(str(row["id"]), role, text, seconds_of(row["timestamp"]), model)
 
     for row in db.rows(
         "select * from sessions where id in (select session_id from messages) order by started_at"
@@ -149,7 +146,7 @@ def _hermes_sessions(home: PeerHome, stack: ExitStack) -> None:
         if Path(folder).is_relative_to(home.path):
             folder = ""
         title = str(row.get("title") or "")
-        home.sessions.append(PeerSession(id, title, partial(messages, id, model), folder))
+        home.add_session(id, partial(messages, id, model), title, folder)
 
 
 # OpenClaw
@@ -219,28 +216,25 @@ def _openclaw_sessions(home: PeerHome, agent: str, stack: ExitStack) -> None:
     for name in home.names("sessions", folder):
         if name.endswith(".jsonl") and home.has_transcript(f"{folder}/{name}"):
             lines = partial(home.lines, f"{folder}/{name}")
-            session = name.removesuffix(".jsonl")
-            home.sessions.append(PeerSession(session, "", partial(_openclaw_messages, lines)))
+            home.add_session(name.removesuffix(".jsonl"), partial(_openclaw_messages, lines))
     file = f"agents/{agent}/agent/openclaw-agent.sqlite"
     if (db := home.database(file, stack, "transcript_events")) is None:
         return
 
     def events(session: str) -> Iterator[Any]:
-        with home.surviving("sessions", session):
-            sql = "select event_json from transcript_events where session_id = ? order by seq"
-            packed = 0
-            for row in db.rows(sql, session):
-                if row["event_json"]:
-                    yield json.loads(row["event_json"])
-                else:
-                    packed += 1
-            if packed:
-                home.leave("sessions", session, f"{packed} archived events are compressed")
+        sql = "select event_json from transcript_events where session_id = ? order by seq"
+        packed = 0
+        for row in db.rows(sql, session):
+            if row["event_json"]:
+                yield json.loads(row["event_json"])
+            else:
+                packed += 1
+        if packed:
+            home.leave("sessions", session, f"{packed} archived events are compressed")
 
     for row in db.rows("select distinct session_id from transcript_events"):
         session = str(row["session_id"])
-        lines = partial(events, session)
-        home.sessions.append(PeerSession(session, "", partial(_openclaw_messages, lines)))
+        home.add_session(session, partial(_openclaw_messages, partial(events, session)))
 
 
 def _openclaw_messages(lines: Callable[[], Iterator[Any]]) -> Iterator[Message]:
@@ -276,8 +270,7 @@ def _nanobot(home: PeerHome, _stack: ExitStack) -> None:
             name = path.relative_to(home.path).as_posix()
             if home.has_transcript(name):
                 key = f"{path.parent.name}/{_nanobot_key(path.stem)}"
-                messages = partial(_nanobot_messages, home, name)
-                home.sessions.append(PeerSession(key, "", messages))
+                home.add_session(key, partial(_nanobot_messages, home, name))
     _mcp_servers(home, group(config, "tools", "mcpServers"))
 
 
@@ -348,7 +341,7 @@ def _text(role: str, content: Any, tool: Any, calls: Any = ()) -> str:
     if role == "tool":
         text = result_text(tool, text)
     for call in _list(calls):
-        made = call.get("function") or call
+        made = group(call, "function") or call
         text = f"{text}\n\n{call_text(made.get('name'), made.get('arguments'))}".strip()
     return text
 
