@@ -33,7 +33,7 @@ def test_slash_commands_work_in_a_pipe(hermes: Hermes) -> None:
     lines = ["hello", "/name trip", "/cost", "/status", "/search hello", "/parked", "/approvals"]
     shown = hermes.good("chat", input="\n".join([*lines, "/sessions", "/help", "/export", ""]))
     for words in ("'trip'", "tokens in", "running", "«hello»", "nothing is parked",
-                  "no open questions", "/resume [ID]", "wrote "):  # fmt: skip
+                  "no open questions", "/resume [ID]", "`hermes import`", "wrote "):  # fmt: skip
         assert words in shown
     (page,) = hermes.work.glob("hermes-*.md")
     assert page.read_text().startswith("# trip\n")

@@ -165,6 +165,22 @@ def test_another_agents_home_is_imported_first(fresh: Hermes) -> None:
         pane.shows("How much may Hermes do")
 
 
+def test_an_import_that_is_interrupted_says_what_stays(fresh: Hermes) -> None:
+    hermes_agent(fresh.work.parent / ".hermes", sessions=400)
+    with ExitStack() as stack:
+        pane = Pane(fresh.work, [sys.executable, "-m", "hermes_agent"], fresh.environ)
+        stack.callback(pane.close)
+        pane.shows("Import from ~/.hermes now?")
+        pane.press("Enter")
+        pane.shows("import into")
+        pane.enter("y")
+        pane.shows("also copy")
+        pane.press("Enter")
+        wait_until(lambda: fresh.api.is_up() and fresh.api.get("/v1/sessions"), "a session")
+        pane.press("C-c")
+        assert "saved: part of what is in ~/.hermes" in pane.shows("starts it again")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "found"),
     [
@@ -180,6 +196,8 @@ def test_another_agents_home_is_imported_first(fresh: Hermes) -> None:
          {"OPENAI_API_KEY": "sk-0123456789ab"}),
         (".env", "export HF_TOKEN='hf_0123456789'\nPATH=/bin", {"HF_TOKEN": "hf_0123456789"}),
         ("broken.json", "{", {}),
+        ("deep.json", '{"a":' * 900 + "1" + "}" * 900, {}),
+        ("deep.yaml", "[" * 900_000, {}),
     ],
 )  # fmt: skip
 def test_keys_are_found_in_the_files_of_other_agents(

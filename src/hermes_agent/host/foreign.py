@@ -17,7 +17,7 @@ ASIDE = "~/.hermes-runtime"
 
 OURS = "store.id"
 """The file in every home of ours that a runtime has used."""
-_OPENCLAW = ("openclaw.json", "clawdbot.json", "moltbot.json")
+OPENCLAW_FILES = ("openclaw.json", "clawdbot.json", "moltbot.json")
 _HERMES_AGENT = (
     "auth.json", "auth.lock", "audio_cache", "channel_directory.json", "cron", "gateway_state.json",
     "hermes-agent", "hooks", "image_cache", "kanban.db", "pairing", "sessions",
@@ -36,7 +36,7 @@ def foreign_home(home: str) -> str | None:
 
     if has(OURS):
         return None
-    if any(map(has, _OPENCLAW)):
+    if any(map(has, OPENCLAW_FILES)):
         return "openclaw"
     if has("config.json") and (has("workspace") or has("sessions")):
         return "nanobot"

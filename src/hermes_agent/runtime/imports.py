@@ -5,6 +5,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -83,16 +84,14 @@ class ImportOutcome(Struct, frozen=True):
 KNOWN = ImportOutcome("known")
 
 
+@dataclass(eq=False, repr=False)
 class Importer:
-    def __init__(
-        self, context: RuntimeContext, sessions: Sessions, learning: Learning, jobs: JobService
-    ) -> None:
-        self._context = context
-        self._sessions = sessions
-        self._learning = learning
-        self._jobs = jobs
-        self._opened: dict[tuple[str, str], tuple[NewSession, Prompt]] = {}
-        """By peer and workspace: how sessions are opened. All of them get the same prompt."""
+    _context: RuntimeContext
+    _sessions: Sessions
+    _learning: Learning
+    _jobs: JobService
+    _opened: dict[tuple[str, str], tuple[NewSession, Prompt]] = field(default_factory=dict)
+    """By peer and workspace: how sessions are opened. All of them get the same prompt."""
 
     def table(self) -> tuple[tuple[str, str, Callable[[Request], Awaitable[Response]]], ...]:
         return (
@@ -126,12 +125,8 @@ class Importer:
         self._context.note_activity()
         self._opened.clear()
         dry, source = body.dry, f"import {body.peer}"
-        taken = {
-            text
-            for change in await self._learning.knowledge.memory.log(ALL)
-            for text in (change.after,)
-            if change.source == source
-        }
+        log = await self._learning.knowledge.memory.log(ALL)
+        taken = {change.after for change in log if change.source == source}
         store = self._context.store
         return {
             "notes": [await self._note(one, taken, source, dry=dry) for one in body.notes],

@@ -12,7 +12,7 @@ from hermes_agent.core.text.terminal import clean
 
 _BACK = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
-_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STATES = {
     "green": "ok active running done proven accepted closed confirmed resolved sent allow yes",
     "yellow": "warn waiting paused candidate due late claimed missed demoted degraded ask P2",

@@ -32,6 +32,15 @@ OWN: frozenset[str] = frozenset({"ollama", "llamacpp", "lmstudio", "vllm"})
 """Self-hosted servers, which cost nothing per token."""
 
 
+OTHER_NAMES: Mapping[str, str] = {
+    "alibaba": "qwen", "azure-openai": "azure", "dashscope": "qwen", "google": "gemini",
+    "google-gemini": "gemini", "grok": "xai", "hf": "huggingface", "kimi": "moonshot",
+    "kimi-coding": "moonshot", "lm-studio": "lmstudio", "moonshotai": "moonshot",
+    "openai-api": "openai", "zhipu": "zai", "zhipuai": "zai",
+}  # fmt: skip
+"""What other agents call a service."""
+
+
 def known_services(settings: ModelSettings) -> tuple[str, ...]:
     return tuple(SERVICES | settings.services)
 

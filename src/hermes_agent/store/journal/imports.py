@@ -14,7 +14,7 @@ KEY = "import:"
 
 
 def import_turns(
-    db: Connection, session: str, title: str, turns: Sequence[ImportedTurn], dry: bool
+    db: Connection, session: str, title: str, turns: Sequence[ImportedTurn], dry: bool = False
 ) -> tuple[int, bool]:
     """Add the turns that are not in the session yet; returns how many. Adds none, and returns
     True, if the session was continued here and there are new ones. With `dry`, only counts."""

@@ -10,8 +10,10 @@ Skills arrive quarantined, jobs paused, channels switched off. A second import a
 
 import argparse
 import base64
+import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -20,8 +22,16 @@ from typing import Any
 from hermes_agent.cli.actions import emit
 from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.client.api import RuntimeClient
-from hermes_agent.cli.manage.imports.home import PeerHome, PeerSession, Row, turns_of, utf8
+from hermes_agent.cli.manage.imports.home import (
+    PeerHome,
+    PeerSession,
+    Row,
+    scratch_folder,
+    turns_of,
+    utf8,
+)
 from hermes_agent.cli.output.formatting import count, one_line, sure, table
+from hermes_agent.cli.output.progress import Progress
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.text.terminal import clean
 from hermes_agent.host.foreign import ASIDE, KNOWN, OURS, foreign_home, found_homes
@@ -36,6 +46,10 @@ UNCOPIED = "--keys copies it"
 
 Item = tuple[str, str, str, str]
 """Part, name, state and what there is to say about it."""
+
+
+class ImportInterrupted(KeyboardInterrupt):
+    """Ctrl-C while the import writes: what came by then stays."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,13 +80,13 @@ def run(options: argparse.Namespace) -> int:
     target = find_home(os.environ)
     if os.path.realpath(target) == os.path.realpath(source):
         raise UsageError(f"{source} is the home itself", "`hermes backup` copies it")
-    os.environ["HERMES_HOME"] = target
     from hermes_agent.cli.manage.imports.readers import read_home
 
     with ExitStack() as stack:
         home = read_home(peer, source, stack, _servers(Path(target)))
         _restrict(home, parts)
-        items = _foresee(home, target, keys=options.keys, dry=options.dry_run)
+        with _planning(target, brief=options.dry_run) as api:
+            items = _import(api, home, target, keys=options.keys, dry=True)
         if not options.json:
             print(_text(home, target, items))
         document: Row = {"peer": peer, "source": str(source), "home": target, "items": _rows(items)}
@@ -83,12 +97,18 @@ def run(options: argparse.Namespace) -> int:
         if is_new and not sure(f"import into {target}?", options.yes):
             print("nothing was changed")
             return 1
-        keys = options.keys or (
-            bool(uncopied) and not options.yes and sure(_key_question(uncopied), yes=False)
-        )
+        question = f"also copy {count(len(uncopied), 'key')} ({', '.join(uncopied)})?"
+        keys = options.keys or (bool(uncopied) and not options.yes and sure(question, yes=False))
         if not is_new and not (uncopied and keys):
             return emit(options, unchanged, "\nall that can be imported is here already")
-        done = _import(home, target, keys=keys)
+        try:
+            done = _import(RuntimeClient(target), home, target, keys=keys, dry=False)
+        except KeyboardInterrupt:
+            print(
+                "\nstopped: what has been imported stays; importing again brings the rest",
+                file=sys.stderr,
+            )
+            raise ImportInterrupted from None
     document |= {"imported": True, "items": _rows(done)}
     return emit(options, document, _report(home, target, done))
 
@@ -101,12 +121,14 @@ def _list(options: argparse.Namespace) -> int:
     found = list(found_homes(os.path.expanduser("~")))
     rows = [{"peer": peer, "path": path} for peer, path in found]
     if not found:
-        places = ", ".join(f"~/{name}" for names in KNOWN.values() for name in names)
-        return emit(
-            options, rows, f"no home of another agent in {places}\nhint: `hermes import HOME`"
-        )
+        text = f"no home of another agent in {_places(*KNOWN)}\nhint: `hermes import HOME`"
+        return emit(options, rows, text)
     text = table(("agent", "home"), found)
     return emit(options, rows, f"{text}\nhint: `hermes import {found[0][0]} --dry-run`")
+
+
+def _places(*peers: str) -> str:
+    return ", ".join(f"~/{name}" for peer in peers for name in KNOWN[peer])
 
 
 def _parts(options: argparse.Namespace) -> frozenset[str]:
@@ -128,9 +150,8 @@ def _find(given: str) -> tuple[str, Path]:
         for peer, place in found_homes(os.path.expanduser("~")):
             if peer == given:
                 return peer, Path(place)
-        places = ", ".join(f"~/{name}" for name in KNOWN[given])
         raise NotFound(
-            f"no home of {given} in {places}", "`hermes import PATH` names another place"
+            f"no home of {given} in {_places(given)}", "`hermes import PATH` names another place"
         )
     path = Path(os.path.abspath(os.path.expanduser(given)))
     if path.is_file():
@@ -163,53 +184,48 @@ def _servers(target: Path) -> dict[str, str]:
 
 
 def _restrict(home: PeerHome, parts: frozenset[str]) -> None:
-    values = (
-        home.settings, home.keys, home.notes, home.documents, home.skills, home.jobs, home.sessions
-    )  # fmt: skip
-    for part, found in zip(PARTS, values, strict=True):
+    for part in PARTS:
         if part not in parts:
-            found.clear()  # type: ignore[attr-defined]  # lists and dicts
-    shown = parts if parts < set(PARTS) else parts | {"board"}
-    home.left_out[:] = [row for row in home.left_out if row[0] in shown]
+            getattr(home, part).clear()
+    if len(parts) < len(PARTS):
+        home.left_out[:] = [row for row in home.left_out if row[0] in parts]
 
 
-# what would come
+# what comes
 
 
 @contextmanager
-def _runtime(target: str, *, brief: bool) -> Iterator[RuntimeClient]:
+def _planning(target: str, *, brief: bool) -> Iterator[RuntimeClient]:
     """A runtime to ask what would become of things: that of the home, stopped again if `brief`, or,
     where there is none yet, one of an empty home."""
-    import tempfile
-
     from hermes_agent.cli.run.lifecycle import stop
 
     with ExitStack() as stack:
         if not os.path.exists(os.path.join(target, OURS)):
             brief = True
-            target = stack.enter_context(tempfile.TemporaryDirectory(prefix="hermes-import-"))
+            target = str(scratch_folder(stack))
         api = RuntimeClient(target)
         if brief and not api.is_up():
             stack.callback(stop, api)
-        api.ensure()
         yield api
 
 
-def _foresee(home: PeerHome, target: str, *, keys: bool, dry: bool) -> list[Item]:
-    with _runtime(target, brief=dry) as api:
-        found = api.post("/v1/import", _body(home, dry=True))
-        sessions = [
-            ("sessions", session.id, "new", "")
-            if one["state"] == "new"
-            else ("sessions", session.id, *_import_session(api, home, session, dry=True))
-            for session, one in zip(home.sessions, found["sessions"], strict=True)
-        ]
-    return [
-        *_local(home, target, keys=keys, write=False),
-        *_items(home, found),
-        *sessions,
-        *_left(home),
-    ]
+def _import(
+    api: RuntimeClient, home: PeerHome, target: str, *, keys: bool, dry: bool
+) -> list[Item]:
+    """Import everything, or with `dry` only foresee it: what becomes of each."""
+    items = _local(home, Path(target), keys=keys, write=not dry)
+    api.ensure()
+    found = api.post("/v1/import", _body(home, dry=dry))
+    items += _items(home, found)
+    with Progress("reading sessions" if dry else "importing sessions") as progress:
+        both = zip(home.sessions, found["sessions"], strict=True)
+        for session, known in progress.over(both, len(home.sessions)):
+            is_new = dry and known["state"] == "new"  # there is nothing to compare it with
+            came = ("new", "") if is_new else _import_session(api, home, session, dry=dry)
+            items.append(("sessions", session.id, *came))
+    left = dict.fromkeys(home.left_out)
+    return [*items, *((part, name, "left out", why) for part, name, why in left)]
 
 
 def _body(home: PeerHome, *, dry: bool) -> Row:
@@ -220,14 +236,14 @@ def _body(home: PeerHome, *, dry: bool) -> Row:
         }
         for name, files in home.skills.items()
     ]
-    sessions = [session.id for session in home.sessions] if dry else []
-    body = {"notes": home.notes, "skills": skills, "jobs": home.jobs, "sessions": sessions}
+    sessions = [session.id for session in home.sessions]
+    body = {"notes": home.memory, "skills": skills, "jobs": home.jobs, "sessions": sessions}
     return {"peer": home.peer, "dry": dry, **utf8(body)}
 
 
 def _items(home: PeerHome, found: Row) -> list[Item]:
     named = (
-        ("memory", "notes", [note["text"] for note in home.notes]),
+        ("memory", "notes", [note["text"] for note in home.memory]),
         ("skills", "skills", list(home.skills)),
         ("jobs", "jobs", [job["name"] or job["key"] for job in home.jobs]),
     )
@@ -238,20 +254,15 @@ def _items(home: PeerHome, found: Row) -> list[Item]:
     ]
 
 
-def _left(home: PeerHome) -> list[Item]:
-    return [(part, name, "left out", why) for part, name, why in dict.fromkeys(home.left_out)]
-
-
-def _local(home: PeerHome, target: str, *, keys: bool, write: bool) -> list[Item]:
+def _local(home: PeerHome, folder: Path, *, keys: bool, write: bool) -> list[Item]:
     """Settings, documents and, with `keys`, keys: what becomes of each, and with `write` done."""
+    from hermes_agent.core.files import private_folder, write_durably
     from hermes_agent.learning.injection_scan.scan import reason
     from hermes_agent.models.keys.storage import store_secret
     from hermes_agent.policy.redaction.redactor import Redactor
     from hermes_agent.policy.secrets import Secrets
 
-    folder = Path(target)
-    items = [_setting(home, folder, name, value, write=write)
-             for name, value in home.settings.items()]  # fmt: skip
+    items = [_setting(home, folder, name, write=write) for name in home.settings]
     there = Secrets({}, folder).names()
     for variable, value in sorted(home.keys.items()):
         state, why = ("known", "you have one") if variable in there else ("new", "")
@@ -271,122 +282,44 @@ def _local(home: PeerHome, target: str, *, keys: bool, write: bool) -> list[Item
         elif place.exists():
             state, why = "known", "you have one"
         elif write:
-            from hermes_agent.core.files import private_folder, write_durably
-
             private_folder(place.parent)
             write_durably(place, redacted.encode())
         items.append(("documents", name, state, why))
     return items
 
 
-def _setting(home: PeerHome, folder: Path, name: str, value: Any, *, write: bool) -> Item:
+def _setting(home: PeerHome, folder: Path, name: str, *, write: bool) -> Item:
     """Set one setting, unless there is a value already."""
-    import json
-
     from hermes_agent.host.config import read_config, set_setting, setting_path
 
-    config = folder / "config.yaml"
-    shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if name.startswith("models.services."):
-        shown = f"your server at {value['url']}"
+    config, value = folder / "config.yaml", home.settings[name]
     now: Any = read_config(config)
     for step in setting_path(name):
         now = now.get(step) if isinstance(now, dict) else None
     if now is not None:
         same = now == value
-        return (
-            "settings",
-            name,
-            "known" if same else "left out",
-            "" if same else f"keeps yours: {now}",
-        )
+        why = "" if same else f"keeps yours: {_in_words(now)}"
+        return "settings", name, "known" if same else "left out", why
     try:
         if write:
             set_setting(config, name, json.dumps(value, ensure_ascii=False), lambda _settings: None)
     except HermesError as error:
         return "settings", name, "left out", error.message
+    is_service = name.startswith("models.services.")
+    shown = f"your server at {value['url']}" if is_service else _in_words(value)
     return "settings", name, "new", "; ".join(filter(None, (shown, home.changed.get(name))))
 
 
-def _rows(items: list[Item]) -> list[Row]:
-    return [dict(zip(("part", "name", "state", "why"), item, strict=True)) for item in items]
-
-
-def _text(home: PeerHome, target: str, items: list[Item]) -> str:
-    """What comes, what is here already, and what is left out."""
-    lines = [f"{home.peer} in {clean(str(home.path))} → {target}"]
-    for state, head in (("new", "comes"), ("left out", "left out"), ("known", "here already")):
-        chosen = [item for item in items if item[2] == state]
-        if not chosen:
-            continue
-        lines += ["", head]
-        if state == "known":
-            totals = {part: sum(item[0] == part for item in chosen) for part, *_ in chosen}
-            rows = [(part, str(number)) for part, number in totals.items()]
-        else:
-            parts = dict.fromkeys(item[0] for item in chosen)
-            rows = [row for part in parts for row in _few([i for i in chosen if i[0] == part])]
-        lines += [line for row in rows for line in _wrapped(*row)]
-    if _uncopied(items):
-        lines += ["", "keys are copied only if you agree, or with --keys"]
-    return "\n".join(lines)
-
-
-def _few(items: list[Item]) -> list[tuple[str, str]]:
-    """The rows of one part; sessions and what is beyond the first rows as a number."""
-    part, state = items[0][0], items[0][2]
-    if part == "sessions" and state == "new":
-        where = "in the folder where it worked, else in your home folder"
-        return [(part, f"{count(len(items), 'session')}, with their text; each continues {where}")]
-    rows = []
-    for _, name, _, why in items[:SHOWN]:
-        notes = [why, _NOTES.get(part, "") if state == "new" else ""]
-        name = name.removeprefix("models.services.")
-        rows.append((part, ": ".join([one_line(name, 60), *([_joined(notes)] * any(notes))])))
-    more = len(items) - SHOWN
-    return [*rows, (part, f"and {more:,} more")] if more > 0 else rows
-
-
-def _joined(notes: list[str]) -> str:
-    return one_line("; ".join(filter(None, notes)), 300)
-
-
-def _wrapped(part: str, text: str) -> list[str]:
-    """Nothing is cut: it is read before somebody agrees."""
-    import shutil
-    import textwrap
-
-    width = max(40, shutil.get_terminal_size().columns)
-    head, rest = f"  {part:<11}", " " * 13
-    return textwrap.wrap(text, width, initial_indent=head, subsequent_indent=rest)
-
-
-_NOTES = {
-    "skills": "quarantined until you restore it",
-    "jobs": "paused, so that nothing runs twice; `hermes task resume ID` starts it",
-}
-
-
-# importing
-
-
-def _key_question(names: list[str]) -> str:
-    return f"also copy {count(len(names), 'key')} ({', '.join(names)})?"
-
-
-def _import(home: PeerHome, target: str, *, keys: bool) -> list[Item]:
-    api = RuntimeClient(target)
-    items = _local(home, target, keys=keys, write=True)
-    api.ensure()
-    items += _items(home, api.post("/v1/import", _body(home, dry=False)))
-    for number, session in enumerate(home.sessions, 1):
-        items.append(("sessions", session.id, *_import_session(api, home, session)))
-        _progress(number, len(home.sessions))
-    return [*items, *_left(home)]
+def _in_words(value: Any) -> str:
+    """The value of a setting; in a group, what is switched off is left out."""
+    if isinstance(value, dict):
+        fields = [(name, each) for name, each in value.items() if each is not False]
+        return ", ".join(f"{name}: {_in_words(each)}" for name, each in fields)
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _import_session(
-    api: RuntimeClient, home: PeerHome, session: PeerSession, *, dry: bool = False
+    api: RuntimeClient, home: PeerHome, session: PeerSession, *, dry: bool
 ) -> tuple[str, str]:
     """What became of it, and why."""
     state = "known"
@@ -418,21 +351,67 @@ def _batches(turns: Iterator[Row]) -> Iterator[list[Row]]:
         yield batch
 
 
-def _progress(done: int, total: int) -> None:
-    if sys.stderr.isatty() and (done % 10 == 0 or done == total):
-        end = "\n" if done == total else ""
-        print(f"\rsessions: {done:,} of {total:,}", end=end, file=sys.stderr, flush=True)
+# what is shown
+
+
+def _rows(items: list[Item]) -> list[Row]:
+    return [dict(zip(("part", "name", "state", "why"), item, strict=True)) for item in items]
+
+
+def _text(home: PeerHome, target: str, items: list[Item]) -> str:
+    """What comes, what is here already, and what is left out."""
+    lines = [f"{home.peer} in {clean(str(home.path))} → {target}"]
+    for state, head in (("new", "comes"), ("left out", "left out"), ("known", "here already")):
+        chosen = [item for item in items if item[2] == state]
+        if not chosen:
+            continue
+        lines += ["", head]
+        for part in dict.fromkeys(part for part, *_ in chosen):
+            rows = [item for item in chosen if item[0] == part]
+            texts = [str(len(rows))] if state == "known" else _few(rows)
+            lines += [line for text in texts for line in _wrapped(part, text)]
+    if _uncopied(items):
+        lines += ["", "keys are copied only if you agree, or with --keys"]
+    return "\n".join(lines)
+
+
+def _few(items: list[Item]) -> list[str]:
+    """What there is of one part; sessions and what is beyond the first rows as a number."""
+    part, state = items[0][0], items[0][2]
+    if part == "sessions" and state == "new":
+        where = "in the folder where it worked, else in your home folder"
+        return [f"{count(len(items), 'session')}, with their text; each continues {where}"]
+    rows = []
+    for _, name, _, why in items[:SHOWN]:
+        notes = "; ".join(filter(None, (why, _NOTES.get(part) if state == "new" else "")))
+        shown = one_line(name.removeprefix("models.services."), 60)
+        rows.append(f"{shown}: {one_line(notes, 300)}" if notes else shown)
+    more = len(items) - SHOWN
+    return [*rows, f"and {more:,} more"] if more > 0 else rows
+
+
+def _wrapped(part: str, text: str) -> list[str]:
+    """Nothing is cut: it is read before somebody agrees."""
+    import shutil
+    import textwrap
+
+    width = max(40, shutil.get_terminal_size().columns)
+    head, rest = f"  {part:<11}", " " * 13
+    return textwrap.wrap(text, width, initial_indent=head, subsequent_indent=rest)
+
+
+_NOTES = {
+    "skills": "quarantined until you restore it",
+    "jobs": "paused, so that nothing runs twice; `hermes task resume ID` starts it",
+}
 
 
 def _report(home: PeerHome, target: str, items: list[Item]) -> str:
     """What came of it, and what to do next."""
-    states = ("new", "known", "left out")
+    totals = Counter((part, state) for part, _, state, _ in items)
     cells = [
-        (
-            part,
-            *(str(sum(item[0] == part and item[2] == state for item in items)) for state in states),
-        )
-        for part in dict.fromkeys(item[0] for item in items)
+        (part, *(str(totals[part, state]) for state in ("new", "known", "left out")))
+        for part in dict.fromkeys(part for part, *_ in items)
     ]
     lines = [table(("", "imported", "here already", "left out"), cells)]
     came = {item[0] for item in items if item[2] == "new"}

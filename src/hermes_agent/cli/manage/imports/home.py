@@ -2,6 +2,7 @@
 it, and without changing anything, while the other agent may be running."""
 
 import json
+import math
 import os
 import re
 import shutil
@@ -17,6 +18,9 @@ from typing import Any
 import apsw
 
 from hermes_agent.cli.output.formatting import count
+from hermes_agent.core.errors import HermesError
+from hermes_agent.host.inspect import alive, lock_owner
+from hermes_agent.jobs.schedules.describe import UNITS
 
 TEXT_BYTES = 2_000_000
 LINE_BYTES = 8_000_000
@@ -31,6 +35,8 @@ TURN_CHARS = 10_000_000
 """A longer turn becomes several, so that each can be sent."""
 _COPIES = 3
 """How often a database that changes while it is copied is copied again."""
+_SCRATCH = "hermes-import-"
+"""How the names of temporary folders begin; the process that made one follows."""
 
 _UNREADABLE = (
     OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError
@@ -54,8 +60,8 @@ class Message:
 class PeerSession:
     id: str
     title: str
-    messages: Callable[[], Iterable[Message]]
-    folder: str = ""
+    messages: Callable[[], Iterator[Message]]
+    folder: str
     """Where it worked."""
 
 
@@ -69,7 +75,7 @@ class PeerHome:
     """Our settings by their dotted names."""
     keys: dict[str, str] = field(default_factory=dict)
     """Secrets by the variables that we read them from. Never shown."""
-    notes: list[Row] = field(default_factory=list)
+    memory: list[Row] = field(default_factory=list)
     documents: dict[str, str] = field(default_factory=dict)
     """`SOUL.md`, `AGENTS.md`."""
     skills: dict[str, dict[str, bytes]] = field(default_factory=dict)
@@ -78,7 +84,7 @@ class PeerHome:
     left_out: list[tuple[str, str, str]] = field(default_factory=list)
     """What is not imported: its part, its name and why."""
     changed: dict[str, str] = field(default_factory=dict)
-    """Settings and documents that change on the way, and how."""
+    """Settings that change on the way, and how."""
 
     def leave(self, part: str, name: str, why: str) -> None:
         self.left_out.append((part, name, why))
@@ -86,7 +92,7 @@ class PeerHome:
     def surviving(self, part: str, name: str) -> "Surviving":
         return Surviving(self, part, name)
 
-    def read(self, part: str, name: str, most: int = TEXT_BYTES) -> bytes:
+    def read(self, part: str, name: str) -> bytes:
         """A plain file in the home; empty if there is none, or it cannot be read."""
         path = self.path / name
         if not os.path.lexists(path):
@@ -96,12 +102,8 @@ class PeerHome:
                 self.inside(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             )
             with open(handle, "rb") as file:
-                facts = os.fstat(handle)
-                if not stat.S_ISREG(facts.st_mode):
-                    raise ValueError("it is not a plain file")
-                if facts.st_size > most:
-                    raise ValueError(f"it is larger than {most // 1_000_000} MB")
-                return file.read(most + 1)
+                _check_plain(os.fstat(handle), TEXT_BYTES)
+                return file.read(TEXT_BYTES + 1)
         return b""
 
     def inside(self, path: Path) -> Path:
@@ -117,16 +119,44 @@ class PeerHome:
             return os.path.lexists(self.path / name) and self.inside(self.path / name).is_dir()
         return False
 
+    def names(self, part: str, folder: str) -> list[str]:
+        """What is in a folder of the home; nothing if there is none."""
+        with self.surviving(part, folder):
+            return sorted(os.listdir(self.path / folder)) if self.holds(part, folder) else []
+        return []
+
+    def has_transcript(self, name: str) -> bool:
+        """Whether a file of a session can be read, line by line."""
+        with self.surviving("sessions", name):
+            _check_plain(self.inside(self.path / name).stat(), SESSION_BYTES)
+            return True
+        return False
+
+    def database(self, name: str, stack: ExitStack, table: str) -> "PeerDatabase | None":
+        """A database that has this table; None if there is none, or it is empty."""
+        path = self.path / name
+        if not path.exists() or not path.stat().st_size:
+            return None
+        _check_plain(self.inside(path).stat())
+        database = PeerDatabase(path, stack)
+        database.columns(table)
+        return database
+
     def text(self, part: str, name: str) -> str:
         with self.surviving(part, name):
             return self.read(part, name).decode()
         return ""
 
     def json(self, part: str, name: str) -> Any:
-        """A JSON file; an empty object if there is none, or it cannot be read."""
+        """A JSON file, perhaps with comments and trailing commas; an empty object if there is none,
+        or it cannot be read."""
+        text = self.text(part, name)
         with self.surviving(part, name):
-            text = self.text(part, name)
-            return json.loads(text) if text.strip() else {}
+            if text.strip():
+                with suppress(ValueError):
+                    return json.loads(text)
+                bare = _COMMENTS.sub(r"\1", text)
+                return json.loads(re.sub(r",(\s*[}\]])", r"\1", bare))
         return {}
 
     def add_notes(self, view: str, texts: Iterable[str]) -> None:
@@ -135,9 +165,22 @@ class PeerHome:
                 self.leave("memory", view, f"all notes after the first {NOTES}")
                 return
             if text.strip():
-                self.notes.append({"view": view, "text": text.strip()})
+                self.memory.append({"view": view, "text": text.strip()})
 
-    def add_skills(self, folder: str, shipped: Callable[[str, Path], bool]) -> None:
+    def add_session(
+        self, id: str, messages: Callable[[], Iterator[Message]], title: str = "", folder: str = ""
+    ) -> None:
+        """A session whose messages are read later, when its file may be gone or damaged."""
+
+        def read() -> Iterator[Message]:
+            with self.surviving("sessions", id):
+                yield from messages()
+
+        self.sessions.append(PeerSession(id, title, read, folder))
+
+    def add_skills(
+        self, folder: str, shipped: Callable[[str, Path], bool] = lambda _name, _place: False
+    ) -> None:
         """Every folder below `folder` with a SKILL.md, except those `shipped` with the agent."""
         root, ours = self.path / folder, 0
         if not self.holds("skills", folder):
@@ -148,12 +191,13 @@ class PeerHome:
                 continue
             inner.clear()
             name = os.path.basename(place)
-            if shipped(name, Path(place)):
-                ours += 1
-            elif name in self.skills:
-                self.leave("skills", os.path.relpath(place, self.path), "another has this name")
-            elif files := self._skill_files(name, Path(place)):
-                self.skills[name] = files
+            with self.surviving("skills", name):
+                if shipped(name, Path(place)):
+                    ours += 1
+                elif name in self.skills:
+                    self.leave("skills", os.path.relpath(place, self.path), "another has this name")
+                elif files := self._skill_files(name, Path(place)):
+                    self.skills[name] = files
         if ours:
             self.leave("skills", f"{ours} unchanged", f"they ship with {self.peer}")
 
@@ -204,14 +248,36 @@ class Surviving:
     def __enter__(self) -> None: ...
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
-        if isinstance(error, apsw.Error):
-            self.home.leave(self.part, self.name, f"the database is damaged: {error}")
+        if isinstance(error, HermesError):
+            why = error.message
+        elif isinstance(error, apsw.Error):
+            why = f"the database is damaged: {error}"
         elif isinstance(error, _UNREADABLE):
-            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            self.home.leave(self.part, self.name, f"cannot be read: {why}")
+            named = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            why = f"cannot be read: {named}"
         else:
             return False
+        self.home.leave(self.part, self.name, why)
         return True
+
+
+def _check_plain(facts: os.stat_result, most: float = math.inf) -> None:
+    if not stat.S_ISREG(facts.st_mode):
+        raise ValueError("it is not a plain file")
+    if facts.st_size > most:
+        raise ValueError(f"it is larger than {most // 1_000_000:.0f} MB")
+
+
+def scratch_folder(stack: ExitStack) -> Path:
+    """A private folder that goes with `stack`; what killed imports left goes before."""
+    for old in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*"):
+        with suppress(OSError, ValueError):  # gone by now, or named by something else
+            owner = int(old.name.removeprefix(_SCRATCH).partition("-")[0])
+            used = alive(owner) or lock_owner(str(old)) is not None
+            if not used and old.lstat().st_uid == os.getuid():
+                shutil.rmtree(old, ignore_errors=True)
+    prefix = f"{_SCRATCH}{os.getpid()}-"
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix)))
 
 
 class PeerDatabase:
@@ -220,13 +286,12 @@ class PeerDatabase:
 
     def __init__(self, path: Path, stack: ExitStack) -> None:
         journal = path.with_name(path.name + "-wal")
-        uri = f"{path.resolve().as_uri()}?immutable=1"
+        uri, mode = f"{path.resolve().as_uri()}?immutable=1", apsw.SQLITE_OPEN_READONLY
         if journal.exists() and journal.stat().st_size:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hermes-import-")))
-            _copy(path, journal, folder / "copy")
-            uri = (folder / "copy").as_uri()
-        flags = apsw.SQLITE_OPEN_READWRITE if "?" not in uri else apsw.SQLITE_OPEN_READONLY
-        self._db = apsw.Connection(uri, flags | apsw.SQLITE_OPEN_URI)
+            copy = scratch_folder(stack) / "copy"
+            _copy(path, journal, copy)
+            uri, mode = copy.as_uri(), apsw.SQLITE_OPEN_READWRITE
+        self._db = apsw.Connection(uri, mode | apsw.SQLITE_OPEN_URI)
         self._db.limit(apsw.SQLITE_LIMIT_LENGTH, LINE_BYTES)
         stack.callback(self._db.close)
 
@@ -327,8 +392,7 @@ def content_text(content: Any) -> str:
 
 
 def call_text(name: Any, given: Any) -> str:
-    fields = _fields(given)
-    if isinstance(command := fields.get("command"), str):
+    if isinstance(command := _fields(given).get("command"), str):
         return _block(f"$ {command}")
     shown = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
     return f"[called {name}: {shown}]"
@@ -343,11 +407,23 @@ def result_text(name: Any, text: str) -> str:
     return "\n".join(filter(None, [_block(output), *notes]))
 
 
+def group(value: Any, *steps: str) -> Row:
+    """What is below these names; empty if that is not an object."""
+    for step in steps:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def parsed(given: Any) -> Any:
+    """What a text holds as JSON; anything else as it is."""
+    with suppress(ValueError, RecursionError):
+        return json.loads(given) if isinstance(given, str) else given
+    return given
+
+
 def _fields(given: Any) -> Row:
     """The fields of an object, also as JSON; none if it is anything else."""
-    with suppress(ValueError, RecursionError):
-        given = json.loads(given) if isinstance(given, str) else given
-    return given if isinstance(given, dict) else {}
+    return group(parsed(given))
 
 
 def _block(text: str) -> str:
@@ -369,13 +445,12 @@ def seconds_of(value: Any) -> float:
 
 def every_words(seconds: int) -> str:
     """An interval in its largest unit: `every 6 hours`."""
-    size, unit = next((size, unit) for size, unit in _UNITS if not seconds % size)
+    unit, size = next((unit, size) for unit, size in UNITS if not seconds % size)
     return f"every {count(seconds // size, unit)}"
 
 
-_UNITS = ((3600, "hour"), (60, "minute"), (1, "second"))
-
-
+_COMMENTS = re.compile(r'("(?:[^"\\]|\\.)*(?:"|\\?\Z))|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+"""Strings, which stay, and comments, which go. What is left open goes on to the end."""
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _CODE = re.compile(r"```.*?```", re.DOTALL)
 _BLANK = re.compile(

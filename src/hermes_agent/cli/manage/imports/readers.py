@@ -9,31 +9,29 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.cli.manage.imports import settings as translate
 from hermes_agent.cli.manage.imports.home import (
-    SESSION_BYTES,
     TEXT_BYTES,
     Message,
-    PeerDatabase,
     PeerHome,
-    PeerSession,
     Row,
     call_text,
     content_text,
     entries,
     every_words,
+    group,
+    parsed,
     plain,
     result_text,
     seconds_of,
 )
 from hermes_agent.cli.output.formatting import count
 from hermes_agent.core.errors import HermesError
-from hermes_agent.models.catalogue.services import SERVICES
-
-_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+from hermes_agent.host.foreign import OPENCLAW_FILES
 
 
 def read_home(
@@ -72,41 +70,28 @@ def _hermes_agent(home: PeerHome, stack: ExitStack) -> None:
     with home.surviving("sessions", "state.db"):
         _hermes_sessions(home, stack)
     with home.surviving("board", "kanban.db"):
-        if (path := _database(home, "kanban.db")) is not None:
-            db = PeerDatabase(path, stack)
-            db.columns("tasks")
+        if (db := home.database("kanban.db", stack, "tasks")) is not None:
             cards = next(db.rows("select count(*) n from tasks"))["n"]
             home.leave("board", count(cards, "card"), "Hermes has no board")
-    if isinstance(servers := config.get("mcp_servers"), dict):
-        _servers(home, servers)
+    _mcp_servers(home, group(config, "mcp_servers"))
 
 
 def _hermes_settings(home: PeerHome, config: Row, variables: dict[str, str]) -> None:
     model = config.get("model") or {}
     model = {"default": model} if isinstance(model, str) else model
     provider = plain(model.get("provider"))
-    for name, row in _services(config):
-        url = row.get("base_url") or row.get("api") or row.get("url")
-        key = row.get("api_key") or variables.get(str(row.get("key_env") or ""), "")
-        translate.service_of(home, name, url, key, row.get("api_mode") or row.get("transport"))
+    translate.services_of(home, _hermes_providers(config, variables))
     chosen = plain(model.get("default") or model.get("model"))
     if provider in ("", "auto") and not model.get("base_url"):
         maker = chosen.partition("/")[0]
         provider = "openrouter" if variables.get("OPENROUTER_API_KEY") else maker
-    service = translate.service_of(
-        home, provider.removeprefix("custom:"), model.get("base_url"), model.get("api_key"),
-        model.get("api_mode"),
-    )  # fmt: skip
-    translate.model_of(home, service, chosen)
-    wanted = {variable for row in SERVICES.values() for variable in row.key_variables}
-    for variable, value in variables.items():
-        if variable in wanted:
-            translate.key_of(home, variable, value)
+    provider = provider.removeprefix("custom:")
+    services = translate.services_of(home, [(provider, model)])
+    translate.model_of(home, services, provider, chosen)
+    translate.keys_of(home, variables)
     translate.channels_by_variable(home, variables)
     translate.terminal_of(home, config.get("terminal") or {})
-    effort = (config.get("agent") or {}).get("reasoning_effort")
-    if effort in _EFFORTS:
-        home.settings["models.reasoning_effort"] = effort
+    translate.effort_of(home, group(config, "agent").get("reasoning_effort"))
     others = sorted(
         variable
         for variable, value in variables.items()
@@ -118,13 +103,13 @@ def _hermes_settings(home: PeerHome, config: Row, variables: dict[str, str]) -> 
         home.leave("keys", ", ".join(others), "not used by anything imported")
 
 
-def _services(config: Row) -> Iterator[tuple[str, Row]]:
-    for row in _list(config, "custom_providers"):
-        yield plain(row.get("name")) or "custom", row
-    rows = config.get("providers")
-    for name, row in rows.items() if isinstance(rows, dict) else ():
-        if isinstance(row, dict) and (row.get("base_url") or row.get("api") or row.get("url")):
-            yield str(name), row
+def _hermes_providers(config: Row, variables: dict[str, str]) -> Iterator[tuple[str, Row]]:
+    named = [(str(name), row) for name, row in group(config, "providers").items()]
+    given = [(plain(row.get("name")) or "custom", row) for row in _list(config, "custom_providers")]
+    for name, row in [*given, *named]:
+        if isinstance(row, dict):
+            key = row.get("api_key") or variables.get(str(row.get("key_env") or ""), "")
+            yield name, {**row, "api_key": key}
 
 
 def _hermes_job(home: PeerHome, job: Row, zone: str) -> None:
@@ -133,38 +118,25 @@ def _hermes_job(home: PeerHome, job: Row, zone: str) -> None:
         return
     given = job.get("schedule") or {}
     given = given if isinstance(given, dict) else {"kind": "cron", "expr": given}
-    when = {
-        "cron": lambda: str(given.get("expr") or ""),
-        "interval": lambda: every_words(60 * int(given["minutes"])),
-        "once": lambda: str(given.get("run_at") or ""),
-    }.get(str(given.get("kind")))
-    _add_job(home, job, str(job.get("prompt") or ""), when() if when else "", zone)
+    _add_job(home, job, job.get("prompt"), given, zone)
 
 
 def _hermes_sessions(home: PeerHome, stack: ExitStack) -> None:
-    path = _database(home, "state.db")
-    if path is None:
+    db = home.database("state.db", stack, "sessions")
+    if db is None:
         return
-    db = PeerDatabase(path, stack)
-    db.columns("sessions")
     columns = db.columns("messages")
     alive = "and active = 1" if "active" in columns else ""
     alive = "and (active = 1 or compacted = 1)" if "compacted" in columns else alive
 
     def messages(session: str, model: str) -> Iterator[Message]:
-        with home.surviving("sessions", session):
-            for row in db.rows(
-                f"select * from messages where session_id = ? {alive} order by id", session
-            ):
-                text = content_text(_parsed(row.get("content")))
-                if row["role"] == "tool":
-                    text = result_text(row.get("tool_name"), text)
-                for call in _parsed_list(row.get("tool_calls")):
-                    made = call.get("function") or call
-                    text = f"{text}\n\n{call_text(made.get('name'), made.get('arguments'))}".strip()
-                yield Message(
-                    str(row["id"]), str(row["role"]), text, seconds_of(row["timestamp"]), model
-                )
+        sql = f"select * from messages where session_id = ? {alive} order by id"
+        for row in db.rows(sql, session):
+            said, role = row.get("content"), str(row["role"])
+            if isinstance(said, str) and said.startswith("[{"):  # it has several parts
+                said = parsed(said)
+            text = _text(role, said, row.get("tool_name"), parsed(row.get("tool_calls")))
+            yield Message(str(row["id"]), role, text, seconds_of(row["timestamp"]), model)
 
     for row in db.rows(
         "select * from sessions where id in (select session_id from messages) order by started_at"
@@ -174,57 +146,44 @@ def _hermes_sessions(home: PeerHome, stack: ExitStack) -> None:
         if Path(folder).is_relative_to(home.path):
             folder = ""
         title = str(row.get("title") or "")
-        home.sessions.append(PeerSession(id, title, _lazily(messages, id, model), folder))
+        home.add_session(id, partial(messages, id, model), title, folder)
 
 
 # OpenClaw
 
 
 def _openclaw(home: PeerHome, stack: ExitStack) -> None:
-    names = ("openclaw.json", "clawdbot.json", "moltbot.json")
-    config = next((found for name in names if (found := _json5(home, name))), {})
+    files = (group(home.json("settings", name)) for name in OPENCLAW_FILES)
+    config = next(filter(None, files), {})
     with home.surviving("settings", "openclaw.json"):
         _openclaw_settings(home, config)
-    folder = _inside(home, _at(config, "agents", "defaults", "workspace"), "workspace")
+    folder = _workspace_of(home, config)
     _workspace(home, folder, "MEMORY.md")
-    for name in sorted(_names(home.path / folder / "memory")):
+    for name in home.names("memory", f"{folder}/memory"):
         if (day := re.fullmatch(r"(\d{4}-\d\d-\d\d).*\.md", name)) is not None:
             texts = entries(home.text("memory", f"{folder}/memory/{name}"))
             home.add_notes("memory", [f"{day[1]}: {text}" for text in texts])
-    home.add_skills("skills", lambda _name, _place: False)
+    home.add_skills("skills")
     for job in _openclaw_jobs(home, stack):
         with home.surviving("jobs", _name(job)):
             _openclaw_job(home, job)
-    for agent in sorted(_names(home.path / "agents")):
+    for agent in home.names("sessions", "agents"):
         with home.surviving("sessions", f"agents/{agent}"):
             _openclaw_sessions(home, agent, stack)
-    if isinstance(servers := _at(config, "mcp", "servers"), dict):
-        _servers(home, servers)
+    _mcp_servers(home, group(config, "mcp", "servers"))
 
 
 def _openclaw_settings(home: PeerHome, config: Row) -> None:
-    rows = _at(config, "models", "providers")
-    ours = {
-        name: translate.service_of(
-            home, name, row.get("baseUrl"), row.get("apiKey"), row.get("api")
-        )
-        for name, row in (rows.items() if isinstance(rows, dict) else ())
-        if isinstance(row, dict)
-    }
-    chosen = _at(config, "agents", "defaults", "model")
+    services = translate.services_of(home, group(config, "models", "providers").items())
+    chosen = group(config, "agents", "defaults").get("model")
     chosen = chosen.get("primary") if isinstance(chosen, dict) else chosen
     if isinstance(chosen, str) and "/" in chosen:
-        provider, model = chosen.split("/", 1)
-        service = ours[provider] if provider in ours else translate.service_of(home, provider)
-        translate.model_of(home, service, model)
-    wanted = {variable for row in SERVICES.values() for variable in row.key_variables}
-    variables = _at(config, "env", "vars") or config.get("env")
-    for source in (_variables(home), variables if isinstance(variables, dict) else {}):
-        for variable in wanted & source.keys():
-            translate.key_of(home, variable, source[variable])
-    for agent in sorted(_names(home.path / "agents")):
+        translate.model_of(home, services, *chosen.split("/", 1))
+    translate.keys_of(home, _variables(home))
+    translate.keys_of(home, group(config, "env", "vars") or group(config, "env"))
+    for agent in home.names("keys", "agents"):
         store = home.json("keys", f"agents/{agent}/agent/auth-profiles.json")
-        for profile in (store.get("profiles") or {}).values() if isinstance(store, dict) else ():
+        for profile in group(store, "profiles").values():
             if profile.get("type") == "api_key":
                 translate.service_of(home, str(profile.get("provider")), "", profile.get("key"))
             else:
@@ -235,54 +194,47 @@ def _openclaw_settings(home: PeerHome, config: Row) -> None:
 def _openclaw_jobs(home: PeerHome, stack: ExitStack) -> Iterator[Row]:
     yield from _list(home.json("jobs", "cron/jobs.json"), "jobs")
     with home.surviving("jobs", "state/openclaw.sqlite"):
-        if (path := _database(home, "state/openclaw.sqlite")) is not None:
-            db = PeerDatabase(path, stack)
-            db.columns("cron_jobs")
+        if (db := home.database("state/openclaw.sqlite", stack, "cron_jobs")) is not None:
             for row in db.rows("select job_json from cron_jobs"):
                 yield json.loads(row["job_json"])
 
 
 def _openclaw_job(home: PeerHome, job: Row) -> None:
     payload, given = job.get("payload") or {}, job.get("schedule") or {}
-    if str(job.get("declarationKey") or "") or payload.get("kind") == "heartbeat":
+    if job.get("declarationKey") or payload.get("kind") == "heartbeat":
         home.leave("jobs", _name(job), "internal to OpenClaw")
         return
     prompt = payload.get("message") or payload.get("text") or ""
     if not prompt:
         home.leave("jobs", _name(job), f"not a prompt: {payload.get('kind')}")
         return
-    _add_job(home, job, str(prompt), _when(given, "at", "everyMs"), str(given.get("tz") or ""))
+    _add_job(home, job, prompt, given)
 
 
 def _openclaw_sessions(home: PeerHome, agent: str, stack: ExitStack) -> None:
     folder = f"agents/{agent}/sessions"
-    for name in sorted(_names(home.path / folder)):
-        if name.endswith(".jsonl") and _fits(home, f"{folder}/{name}"):
-            lines = _lazily(home.lines, f"{folder}/{name}")
-            session = name.removesuffix(".jsonl")
-            home.sessions.append(PeerSession(session, "", _lazily(_openclaw_messages, lines)))
-    path = _database(home, f"agents/{agent}/agent/openclaw-agent.sqlite")
-    if path is None:
+    for name in home.names("sessions", folder):
+        if name.endswith(".jsonl") and home.has_transcript(f"{folder}/{name}"):
+            lines = partial(home.lines, f"{folder}/{name}")
+            home.add_session(name.removesuffix(".jsonl"), partial(_openclaw_messages, lines))
+    file = f"agents/{agent}/agent/openclaw-agent.sqlite"
+    if (db := home.database(file, stack, "transcript_events")) is None:
         return
-    db = PeerDatabase(path, stack)
-    db.columns("transcript_events")
 
     def events(session: str) -> Iterator[Any]:
-        with home.surviving("sessions", session):
-            sql = "select event_json from transcript_events where session_id = ? order by seq"
-            packed = 0
-            for row in db.rows(sql, session):
-                if row["event_json"]:
-                    yield json.loads(row["event_json"])
-                else:
-                    packed += 1
-            if packed:
-                home.leave("sessions", session, f"{packed} archived events are compressed")
+        sql = "select event_json from transcript_events where session_id = ? order by seq"
+        packed = 0
+        for row in db.rows(sql, session):
+            if row["event_json"]:
+                yield json.loads(row["event_json"])
+            else:
+                packed += 1
+        if packed:
+            home.leave("sessions", session, f"{packed} archived events are compressed")
 
     for row in db.rows("select distinct session_id from transcript_events"):
         session = str(row["session_id"])
-        lines = _lazily(events, session)
-        home.sessions.append(PeerSession(session, "", _lazily(_openclaw_messages, lines)))
+        home.add_session(session, partial(_openclaw_messages, partial(events, session)))
 
 
 def _openclaw_messages(lines: Callable[[], Iterator[Any]]) -> Iterator[Message]:
@@ -290,10 +242,9 @@ def _openclaw_messages(lines: Callable[[], Iterator[Any]]) -> Iterator[Message]:
         said = line.get("message") if isinstance(line, dict) else None
         if not isinstance(said, dict) or line.get("type") != "message":
             continue
-        role, text = str(said.get("role")), content_text(said.get("content"))
-        if role in ("toolResult", "tool"):
-            role, text = "tool", result_text(said.get("toolName"), text)
+        role = "tool" if said.get("role") == "toolResult" else said.get("role")
         if role in ("user", "assistant", "tool"):
+            text = _text(role, said.get("content"), said.get("toolName"))
             when = seconds_of(line.get("timestamp") or said.get("timestamp"))
             model = str(said.get("model") or "")
             yield Message(str(line.get("id") or number), role, text, when, model)
@@ -303,49 +254,36 @@ def _openclaw_messages(lines: Callable[[], Iterator[Any]]) -> Iterator[Message]:
 
 
 def _nanobot(home: PeerHome, _stack: ExitStack) -> None:
-    config = home.json("settings", "config.json")
-    config = config if isinstance(config, dict) else {}
+    config = group(home.json("settings", "config.json"))
     with home.surviving("settings", "config.json"):
         _nanobot_settings(home, config)
-    folder = _inside(home, _at(config, "agents", "defaults", "workspace"), "workspace")
+    folder = _workspace_of(home, config)
     _workspace(home, folder, "memory/MEMORY.md")
     for job in _nanobot_jobs(home, folder):
         with home.surviving("jobs", _name(job)):
-            payload, given = job.get("payload") or {}, _snaked(job.get("schedule") or {})
-            when = _when(given, "at_ms", "every_ms")
-            _add_job(home, job, str(payload.get("message") or ""), when, str(given.get("tz") or ""))
+            payload, given = job.get("payload") or {}, job.get("schedule") or {}
+            _add_job(home, job, payload.get("message"), given)
     for place in ("sessions", f"{folder}/sessions"):
         if not home.holds("sessions", place):
             continue
         for path in sorted((home.path / place).rglob("*.jsonl")):
             name = path.relative_to(home.path).as_posix()
-            if _fits(home, name):
+            if home.has_transcript(name):
                 key = f"{path.parent.name}/{_nanobot_key(path.stem)}"
-                messages = _lazily(_nanobot_messages, home, name)
-                home.sessions.append(PeerSession(key, "", messages))
-    if isinstance(servers := _at(config, "tools", "mcpServers"), dict):
-        _servers(home, servers)
+                home.add_session(key, partial(_nanobot_messages, home, name))
+    _mcp_servers(home, group(config, "tools", "mcpServers"))
 
 
 def _nanobot_settings(home: PeerHome, config: Row) -> None:
-    rows = config.get("providers")
-    ours = {
-        name: translate.service_of(
-            home, name, row.get("apiBase"), row.get("apiKey"), row.get("apiType")
-        )
-        for name, row in (rows.items() if isinstance(rows, dict) else ())
-        if isinstance(row, dict) and (row.get("apiKey") or row.get("apiBase"))
-    }
-    defaults = _at(config, "agents", "defaults") or {}
+    services = translate.services_of(home, group(config, "providers").items())
+    defaults = group(config, "agents", "defaults")
     model, provider = str(defaults.get("model") or ""), str(defaults.get("provider") or "auto")
     if provider == "auto":
         provider = model.partition("/")[0]
-    service = ours[provider] if provider in ours else translate.service_of(home, provider)
-    translate.model_of(home, service, model)
+    translate.model_of(home, services, provider, model)
     if defaults.get("timezoneMode") == "manual":
         home.settings["jobs.zone"] = str(defaults.get("timezone") or "")
-    if defaults.get("reasoningEffort") in _EFFORTS:
-        home.settings["models.reasoning_effort"] = defaults["reasoningEffort"]
+    translate.effort_of(home, defaults.get("reasoningEffort"))
     translate.channels_by_name(home, config.get("channels") or {})
 
 
@@ -371,12 +309,7 @@ def _nanobot_messages(home: PeerHome, name: str) -> Iterator[Message]:
     for number, line in enumerate(home.lines(name)):
         if not isinstance(line, dict) or line.get("role") not in ("user", "assistant", "tool"):
             continue
-        text = content_text(line.get("content"))
-        if line["role"] == "tool":
-            text = result_text(line.get("name"), text)
-        for call in line.get("tool_calls") or ():
-            made = call.get("function") or {}
-            text = f"{text}\n\n{call_text(made.get('name'), made.get('arguments'))}".strip()
+        text = _text(line["role"], line.get("content"), line.get("name"), line.get("tool_calls"))
         # Lines have no ids, and their numbers change when the start is archived.
         digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:12]
         when = line.get("timestamp")
@@ -399,7 +332,18 @@ def _workspace(home: PeerHome, folder: str, memory: str) -> None:
     home.add_notes("user", entries(home.text("memory", f"{folder}/USER.md")))
     _document(home, f"{folder}/SOUL.md", "SOUL.md")
     _document(home, f"{folder}/AGENTS.md", "AGENTS.md")
-    home.add_skills(f"{folder}/skills", lambda _name, _place: False)
+    home.add_skills(f"{folder}/skills")
+
+
+def _text(role: str, content: Any, tool: Any, calls: Any = ()) -> str:
+    """What a message says, with the calls of tools that it makes, or the result of one."""
+    text = content_text(content)
+    if role == "tool":
+        text = result_text(tool, text)
+    for call in _list(calls):
+        made = group(call, "function") or call
+        text = f"{text}\n\n{call_text(made.get('name'), made.get('arguments'))}".strip()
+    return text
 
 
 def _document(home: PeerHome, path: str, name: str) -> None:
@@ -442,36 +386,38 @@ def _shipped(manifest: str) -> Callable[[str, Path], bool]:
     return same
 
 
-def _servers(home: PeerHome, servers: Row) -> None:
+def _mcp_servers(home: PeerHome, servers: Row) -> None:
     for name in sorted(map(str, servers)):
         home.leave("settings", f"MCP server {name}", "`hermes mcp add` adds it, once you trust it")
 
 
-def _add_job(home: PeerHome, job: Row, prompt: str, when: str, zone: str) -> None:
+def _add_job(home: PeerHome, job: Row, prompt: object, given: Row, zone: str = "") -> None:
+    """`given` is its schedule."""
+    when = _when({re.sub(r"([A-Z])", r"_\1", name).lower(): given[name] for name in given})
     name = re.sub(r"[/\s]+", " ", str(job.get("name") or "")).strip()[:80]
     if when and seconds_of(when) and seconds_of(when) < time.time():
         home.leave("jobs", _name(job), "it was due once, in the past")
         return
     home.jobs.append(
-        {"key": str(job.get("id") or name), "prompt": prompt, "when": when, "name": name,
-         "zone": zone}
+        {"key": str(job.get("id") or name), "prompt": str(prompt or ""), "when": when,
+         "name": name, "zone": zone or str(given.get("tz") or "")}
     )  # fmt: skip
 
 
-def _when(given: Row, once: str, every: str) -> str:
+def _when(given: Row) -> str:
     """A schedule in our words; empty if it has none that we know."""
-    kind = given.get("kind")
-    if kind == "cron":
-        return str(given.get("expr") or "")
-    if kind == "every" and given.get(every):
-        return every_words(max(1, int(given[every]) // 1000))
-    if kind == "at" and (moment := seconds_of(given.get(once) or given.get("atMs"))):
-        return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+    match given.get("kind"):
+        case "cron":
+            return str(given.get("expr") or "")
+        case "interval":
+            return every_words(60 * int(given["minutes"]))
+        case "every" if given.get("every_ms"):
+            return every_words(max(1, int(given["every_ms"]) // 1000))
+        case "once":
+            return str(given.get("run_at") or "")
+        case "at" if moment := seconds_of(given.get("at") or given.get("at_ms")):
+            return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
     return ""
-
-
-def _snaked(row: Row) -> Row:
-    return {re.sub(r"([A-Z])", lambda m: f"_{m[1].lower()}", name): row[name] for name in row}
 
 
 def _name(job: Any) -> str:
@@ -483,65 +429,29 @@ def _yaml(home: PeerHome, name: str) -> Row:
 
     with home.surviving("settings", name):
         if home.read("settings", name):
-            try:
-                return read_config(home.path / name)
-            except HermesError as error:
-                home.leave("settings", name, error.message)
+            return read_config(home.path / name)
     return {}
-
-
-def _json5(home: PeerHome, name: str) -> Row:
-    """A JSON file that may have comments and trailing commas."""
-    text = home.text("settings", name)
-    with home.surviving("settings", name):
-        if text.strip():
-            try:
-                found = json.loads(text)
-            except ValueError:
-                bare = _JSON5.sub(r"\1", text)
-                found = json.loads(re.sub(r",(\s*[}\]])", r"\1", bare))
-            return found if isinstance(found, dict) else {}
-    return {}
-
-
-_JSON5 = re.compile(r'("(?:[^"\\]|\\.)*(?:"|\\?\Z))|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
-"""Strings, which stay, and comments, which go. What is left open goes on to the end."""
 
 
 def _variables(home: PeerHome) -> dict[str, str]:
     from hermes_agent.policy.secrets import parse
 
     found: dict[str, str] = {}
+    bad = 0
     for line in home.text("keys", ".env").splitlines():
         try:
             found |= parse(line, ".env")
-        except HermesError as error:
-            home.leave("keys", ".env", error.message)
+        except HermesError:
+            bad += 1
+    if bad:
+        what = "not NAME=value, or with an unclosed quote"
+        home.leave("keys", ".env", f"{count(bad, 'line')} {what}")
     return found
 
 
-def _database(home: PeerHome, name: str) -> Path | None:
-    path = home.path / name
-    if not path.exists() or not path.stat().st_size:
-        return None
-    if not home.inside(path).is_file():
-        raise ValueError("it is not a plain file")
-    return path
-
-
-def _fits(home: PeerHome, name: str) -> bool:
-    with home.surviving("sessions", name):
-        real = home.inside(home.path / name)
-        if not real.is_file():
-            raise ValueError("it is not a plain file")
-        if real.stat().st_size > SESSION_BYTES:
-            raise ValueError(f"it is larger than {SESSION_BYTES // 1_000_000} MB")
-        return True
-    return False
-
-
-def _inside(home: PeerHome, given: Any, default: str) -> str:
-    """A folder in the home, relative to it."""
+def _workspace_of(home: PeerHome, config: Row) -> str:
+    """The folder with its documents, relative to the home."""
+    given, default = group(config, "agents", "defaults").get("workspace"), "workspace"
     if isinstance(given, str) and given:
         path = Path(os.path.normpath(os.path.expanduser(given)))
         if path.is_absolute() and path.is_relative_to(home.path):
@@ -551,40 +461,10 @@ def _inside(home: PeerHome, given: Any, default: str) -> str:
     return default
 
 
-def _names(folder: Path) -> list[str]:
-    return os.listdir(folder) if folder.is_dir() and not folder.is_symlink() else []
-
-
-def _at(row: Any, *steps: str) -> Any:
-    for step in steps:
-        row = row.get(step) if isinstance(row, dict) else None
-    return row
-
-
-def _list(row: Any, name: str) -> list[Row]:
+def _list(row: Any, name: str = "") -> list[Row]:
+    """The objects of a list, which may be below a name."""
     found = row.get(name) if isinstance(row, dict) else row
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-
-
-def _parsed(content: Any) -> Any:
-    """Content with several parts is stored as JSON."""
-    if isinstance(content, str) and content.startswith("[{"):
-        try:
-            return json.loads(content)
-        except ValueError:
-            return content
-    return content
-
-
-def _parsed_list(text: Any) -> list[Row]:
-    try:
-        return _list(json.loads(text), "") if isinstance(text, str) and text else []
-    except ValueError:
-        return []
-
-
-def _lazily(work: Callable[..., Iterator[Any]], *given: Any) -> Callable[[], Iterator[Any]]:
-    return lambda: work(*given)
 
 
 READERS: dict[str, Callable[[PeerHome, ExitStack], None]] = {

@@ -1,20 +1,16 @@
 """Translates other agents' settings of models and channels into ours."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from hermes_agent.cli.manage.imports.home import PeerHome, plain
+from hermes_agent.cli.manage.imports.home import PeerHome, Row, plain
+from hermes_agent.core.messages import EFFORTS
 from hermes_agent.core.text.addresses import classify, host_of
-from hermes_agent.models.catalogue.services import SERVICES
+from hermes_agent.models.catalogue.services import OTHER_NAMES, SERVICES
 
-_SAME = {
-    "alibaba": "qwen", "azure-openai": "azure", "dashscope": "qwen", "google": "gemini",
-    "kimi": "moonshot", "kimi-coding": "moonshot", "lm-studio": "lmstudio", "openai-api": "openai",
-    "zhipu": "zai",
-}  # fmt: skip
-"""Services that have another name elsewhere."""
+_KEYS = frozenset(variable for row in SERVICES.values() for variable in row.key_variables)
 _WIRES = {
     "anthropic-messages": "anthropic", "anthropic_messages": "anthropic", "anthropic": "anthropic",
     "openai-responses": "openai-responses", "codex_responses": "openai-responses",
@@ -35,6 +31,12 @@ _CHANNELS = (
 """Our channel and field, the variable that holds its value, and what JSON files call it. The first
 of each channel is its secret."""
 _SECRET = frozenset({"token", "app_token", "password"})
+_PROVIDER_FIELDS = {
+    "hermes-agent": (("base_url", "api", "url"), ("api_key",), ("api_mode", "transport")),
+    "openclaw": (("baseUrl",), ("apiKey",), ("api",)),
+    "nanobot": (("apiBase",), ("apiKey",), ("apiType",)),
+}
+"""What each agent calls the address, the key and the format of a provider."""
 _IMAGE = "nikolaik/python-nodejs:python3.11-nodejs20"
 """The image that hermes-agent uses unless it is told another."""
 OFF = "switched off, so that two agents do not answer; {} switches it on"
@@ -52,13 +54,34 @@ def key_of(home: PeerHome, variable: str, value: object) -> None:
             home.keys[variable] = key
 
 
+def keys_of(home: PeerHome, variables: Mapping[str, object]) -> None:
+    """Note the keys of services among the variables."""
+    for variable, value in variables.items():
+        if variable in _KEYS:
+            key_of(home, variable, value)
+
+
+def services_of(home: PeerHome, rows: Iterable[tuple[str, Any]]) -> dict[str, str]:
+    """Our services for providers that have an address or a key of their own, by their names."""
+    found = {}
+    for name, row in rows:
+        values = row if isinstance(row, dict) else {}
+        url, key, wire = (
+            next((values[field] for field in fields if values.get(field)), "")
+            for fields in _PROVIDER_FIELDS[home.peer]
+        )
+        if url or key:
+            found[name] = service_of(home, name, url, key, wire)
+    return found
+
+
 def service_of(
     home: PeerHome, provider: str, url: object = "", key: object = "", wire: object = ""
 ) -> str:
     """Our service for a provider; empty if there is none. An address of its own makes it a service
     of its own: the key of a known one is never sent elsewhere."""
     name = _plain(provider)
-    name = _SAME.get(name, name)
+    name = OTHER_NAMES.get(name, name)
     known = SERVICES.get(name)
     address = url.strip().rstrip("/") if isinstance(url, str) else ""
     if known is not None and address in ("", known.url, f"{known.url}/v1"):
@@ -119,42 +142,33 @@ def _unsafe(address: str) -> str:
     return ""
 
 
-def model_of(home: PeerHome, service: str, model: object) -> None:
+def model_of(home: PeerHome, services: Mapping[str, str], provider: str, model: object) -> None:
+    """The model, of a provider in `services` or any other that is known."""
+    service = services[provider] if provider in services else service_of(home, provider)
     if service and (name := plain(model)):
         home.settings["model"] = name if name.startswith(f"{service}/") else f"{service}/{name}"
 
 
+def effort_of(home: PeerHome, effort: object) -> None:
+    if effort in EFFORTS:
+        home.settings["models.reasoning_effort"] = effort
+
+
 def channels_by_variable(home: PeerHome, given: Mapping[str, str]) -> None:
-    fields = [
-        (channel, field, variable, given.get(variable, ""))
-        for channel, field, variable, _ in _CHANNELS
-    ]
-    people = {
-        channel: given.get(f"{channel.upper()}_ALLOWED_USERS", "").split(",")
-        for channel, *_ in _CHANNELS
-    }
-    _add_channels(home, fields, people)
+    rows: dict[str, Row] = {}
+    for channel, _, variable, names in _CHANNELS:
+        row = rows.setdefault(channel, {})
+        row[names[0]] = given.get(variable, "")
+        row["allowFrom"] = given.get(f"{channel.upper()}_ALLOWED_USERS", "").split(",")
+    channels_by_name(home, rows)
 
 
 def channels_by_name(home: PeerHome, given: Mapping[str, Any]) -> None:
     rows = {name: row for name, row in given.items() if isinstance(row, dict)}
-    fields = [
-        (channel, field, variable, next((row[key] for key in keys if row.get(key)), ""))
-        for channel, field, variable, keys in _CHANNELS
-        if (row := rows.get(channel)) is not None
-    ]
-    allow = {name: [plain(one) for one in row.get("allowFrom") or ()] for name, row in rows.items()}
-    _add_channels(home, fields, allow)
-    for name in sorted(rows.keys() - {channel for channel, *_ in _CHANNELS}):
-        if rows[name].get("enabled"):
-            home.leave("settings", f"channel {name}", "there is no such channel here")
-
-
-def _add_channels(
-    home: PeerHome, fields: list[tuple[str, str, str, Any]], allow: Mapping[str, list[str]]
-) -> None:
-    found: dict[str, dict[str, Any]] = {}
-    for channel, field, variable, value in fields:
+    found: dict[str, Row] = {}
+    for channel, field, variable, names in _CHANNELS:
+        row = rows.get(channel, {})
+        value = next((row[name] for name in names if row.get(name)), "")
         if not value or (field not in _SECRET and channel not in found):
             continue
         if field in _SECRET:
@@ -162,14 +176,16 @@ def _add_channels(
             value = variable
         found.setdefault(channel, {"enabled": False})[field] = plain(value)
     for channel, settings in found.items():
+        people = [plain(one) for one in rows[channel].get("allowFrom") or ()]
         # `*` would let everybody in.
-        if people := [
-            one.strip() for one in allow.get(channel, ()) if one.strip() not in ("", "*")
-        ]:
-            settings["allow"] = people
+        if allowed := [one for one in people if one not in ("", "*")]:
+            settings["allow"] = allowed
         home.settings[f"channels.{channel}"] = settings
         switch = f"`hermes config set channels.{channel}.enabled true`"
         home.changed[f"channels.{channel}"] = OFF.format(switch)
+    for name in sorted(rows.keys() - {channel for channel, *_ in _CHANNELS}):
+        if rows[name].get("enabled"):
+            home.leave("settings", f"channel {name}", "there is no such channel here")
 
 
 def terminal_of(home: PeerHome, given: Mapping[str, Any]) -> None:

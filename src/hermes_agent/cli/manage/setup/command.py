@@ -25,6 +25,7 @@ from hermes_agent.cli.manage.setup.prompts import Choice, Prompts
 from hermes_agent.cli.output.formatting import print_json
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.settings.root import Settings
+from hermes_agent.host.inspect import home_trouble
 
 STEPS = {
     "model": "which model answers you",
@@ -60,7 +61,8 @@ def run(options: argparse.Namespace) -> int:
         why = "--json asks nothing" if options.json else "no terminal to prompt on"
         raise UsageError(why, "--yes accepts every suggestion; --json reports what was found")
     home = home_folder()
-    _check(home)
+    if trouble := home_trouble(home):
+        raise HermesError(*trouble)
     setup = Setup(Prompts(asks=not options.yes, quiet=options.json), home, options)
     try:
         code = setup.run([options.step] if options.step else list(STEPS))
@@ -69,14 +71,6 @@ def run(options: argparse.Namespace) -> int:
         print(f"\n\nLeft the set-up; {kept}. `hermes setup` starts it again.", file=sys.stderr)
         return 130
     return code if options.step or options.json else code or setup.finish()
-
-
-def _check(home: Path) -> None:
-    """Refuse a home that must not be changed."""
-    from hermes_agent.host.inspect import home_trouble
-
-    if trouble := home_trouble(home):
-        raise HermesError(*trouble)
 
 
 _REPORTED = ("model", "cheap", "seconds", "error", "hint")
@@ -136,6 +130,9 @@ class Setup:
         try:
             if command.run(parser.parse_args([home])) == 0:
                 self._saved.append(f"what came from {find.short(Path(home))}")
+        except command.ImportInterrupted:
+            self._saved.append(f"part of what is in {find.short(Path(home))}")
+            raise
         except HermesError as error:
             self._prompts.mark(False, "import", error.message, error.hint)
 

@@ -11,7 +11,8 @@ import msgspec
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.settings.root import Settings
-from hermes_agent.models.catalogue.services import OWN, SERVICES, service_of
+from hermes_agent.host.config import read_config
+from hermes_agent.models.catalogue.services import OTHER_NAMES, OWN, SERVICES, service_of
 from hermes_agent.models.registry import ModelRegistry
 from hermes_agent.policy.secrets import Secrets, parse
 
@@ -41,12 +42,8 @@ AGENT_FILES: tuple[tuple[str, str], ...] = (
 """Where other agents keep API keys. A file is searched for the variables of services, and for
 entries such as `apiKey` below the name of a service."""
 
-_OTHER_NAMES = {
-    "google": "gemini", "google-gemini": "gemini", "moonshotai": "moonshot", "kimi": "moonshot",
-    "zhipu": "zai", "zhipuai": "zai", "dashscope": "qwen", "grok": "xai", "hf": "huggingface",
-    "primaryapikey": "anthropic",
-}  # fmt: skip
-"""What other agents call a service."""
+_OWNERS = {**OTHER_NAMES, "primaryapikey": "anthropic"}
+"""Names above or of a key in these files, by service."""
 _VARIABLES = {
     variable: name
     for name, service in reversed(SERVICES.items())
@@ -188,10 +185,10 @@ def keys_in(path: Path) -> Iterator[tuple[str, str]]:
         elif path.suffix == ".json":
             content = msgspec.json.decode(text)
         else:
-            content = msgspec.yaml.decode(text)
+            content = read_config(path)
+        yield from _keys_of(content, "")
     except (OSError, HermesError, msgspec.MsgspecError, RecursionError):
         return
-    yield from _keys_of(content, "")
 
 
 def _keys_of(content: Any, above: str) -> Iterator[tuple[str, str]]:
@@ -211,5 +208,5 @@ def _variable(name: str, above: str) -> str:
         return upper
     owner = above if name.lower() in _KEY_FIELDS else name
     owner = owner.lower().partition(":")[0]
-    service = SERVICES.get(_OTHER_NAMES.get(owner, owner))
+    service = SERVICES.get(_OWNERS.get(owner, owner))
     return service.key_variables[0] if service and service.key_variables else ""

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from msgspec import to_builtins
 
 from hermes_agent.cli.home import write_setting
+from hermes_agent.cli.manage.model import keys
 from hermes_agent.cli.manage.setup import find
 from hermes_agent.cli.manage.setup.find import FoundService
 from hermes_agent.cli.manage.setup.prompts import Choice, Prompts
@@ -24,6 +25,7 @@ from hermes_agent.core.text.addresses import host_of
 from hermes_agent.models.catalogue.catalogue import Catalogue
 from hermes_agent.models.catalogue.services import MAKERS, OWN, SERVICES
 from hermes_agent.models.registry import INSIDE
+from hermes_agent.policy.secrets import Secrets
 
 SHOWN = 20
 """Models of one service that are named; any other can be typed."""
@@ -213,13 +215,9 @@ class ModelStep:
         return trial
 
     def _environ(self) -> dict[str, str]:
-        from hermes_agent.policy.secrets import Secrets
-
         return Secrets(os.environ, self._home).beside(os.environ)
 
     def _type_key(self) -> ChosenModel | None:
-        from hermes_agent.cli.manage.model.keys import read_secret
-
         takes = {name: row for name, row in SERVICES.items() if row.needs_key and row.key_variables}
         self._prompts.say(", ".join(name for name in takes if name != "openai-chat"), "dim")
         name = self._prompts.text("service", MAKERS[0]).lower()
@@ -231,14 +229,12 @@ class ModelStep:
                 f"{variable} is set in this environment and overrides any other key",
                 f"`unset {variable}`, then run `hermes setup model` again",
             )
-        secret = read_secret(f"  key for {name} (not shown): ")
+        secret = keys.read_secret(f"  key for {name} (not shown): ")
         environ = {**self._environ(), variable: secret}
         typed = FoundService(name, environ, "your input", (variable, secret))
         return self._tested(typed) if secret else None
 
     def _type_address(self) -> ChosenModel | None:
-        from hermes_agent.cli.manage.model.keys import read_secret
-
         written = self._prompts.text("address, such as http://gpu1:8000/v1")
         if not written:
             return None
@@ -250,7 +246,7 @@ class ModelStep:
         if trial.kind == "auth" and trial.service.settings:
             name = trial.service.name
             variable = f"{re.sub(r'[^A-Z0-9]', '_', name.upper())}_API_KEY"
-            if secret := read_secret(f"  key for {url} (not shown): "):
+            if secret := keys.read_secret(f"  key for {url} (not shown): "):
                 trial = self._try(self._server(url, (variable, secret)))
         if not trial.ok:
             return None
@@ -277,8 +273,6 @@ class ModelStep:
         return FoundService(name, environ, url, key, url, own_server=True, settings=new)
 
     def _sign_in(self) -> ChosenModel | None:
-        from hermes_agent.cli.manage.model import keys
-
         rows = [
             Choice(name, "ChatGPT" if name == "codex" else "")
             for name, service in SERVICES.items()

@@ -8,10 +8,10 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from hermes_agent.cli.output.formatting import style
 from hermes_agent.core.text.terminal import clean
 
 WIDEST = 100
-_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "cyan": "36"}
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -28,10 +28,8 @@ class Prompts:
         self.asks = asks
         self.quiet = quiet
         self._live = sys.stdout.isatty() and not quiet and os.environ.get("TERM", "dumb") != "dumb"
-        self._colour = self._live and not os.environ.get("NO_COLOR")
         self._unicode = "utf" in (sys.stdout.encoding or "").lower()
         self._frames = itertools.cycle(_SPINNER if self._unicode else "|/-\\")
-
         if asks:
             import readline  # noqa: F401 - gives `input` line editing
 
@@ -39,12 +37,7 @@ class Prompts:
     def _width(self) -> int:
         return max(40, min(shutil.get_terminal_size().columns, WIDEST) - 1)
 
-    def style(self, text: str, *names: str) -> str:
-        if not (self._colour and names and text):
-            return text
-        return f"\033[{';'.join(_STYLES[name] for name in names)}m{text}\033[0m"
-
-    def say(self, text: str = "", *styles: str, indent: int = 2) -> None:
+    def say(self, text: str, look: str = "", indent: int = 2) -> None:
         """Print a paragraph, wrapped to the width of the terminal."""
         if self.quiet:
             return
@@ -56,18 +49,18 @@ class Prompts:
             )
             for line in clean(text).split("\n")
         ]  # fmt: skip
-        print("\n".join(self.style(line, *styles) for line in wrapped), flush=True)
+        print("\n".join(style(line, look) for line in wrapped), flush=True)
 
     def title(self, text: str, note: str = "") -> None:
         if not self.quiet:
-            print(f"\n{self.style(text, 'bold', 'cyan')}  {self.style(note, 'dim')}".rstrip())
+            print(f"\n{style(style(text, 'cyan'), 'bold')}  {style(note, 'dim')}".rstrip())
 
     def mark(self, ok: bool, head: str, text: str, note: str = "") -> None:
         """One line with a tick or a cross; what does not fit goes below, and the note too."""
         if self.quiet:
             return
         sign = ("✓" if ok else "✗") if self._unicode else ("ok" if ok else "no")
-        print(f"  {self.style(sign, 'green' if ok else 'red')} ", end="")
+        print(f"  {style(sign, 'green' if ok else 'red')} ", end="")
         start = f"{head:<11}"
         lines = textwrap.wrap(clean(text), self._width - 5 - len(start), break_on_hyphens=False)
         print(f"{start} {lines[0] if lines else ''}")
@@ -135,7 +128,7 @@ class Prompts:
             notes = textwrap.wrap(clean(row.note), max(20, self._width - longest - 9))
             if len(label) > longest and notes:
                 notes.insert(0, "")
-            bold = self.style(head, "bold") if number == default else head
-            print(f"{bold}  {self.style(notes[0], 'dim') if notes else ''}".rstrip())
+            bold = style(head, "bold") if number == default else head
+            print(f"{bold}  {style(notes[0], 'dim') if notes else ''}".rstrip())
             for note in notes[1:]:
-                print(" " * (longest + 9) + self.style(note, "dim"))
+                print(" " * (longest + 9) + style(note, "dim"))

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,26 +56,19 @@ class ServiceTrial(NamedTuple):
         return self.service.is_guess and self.kind in ("unreachable", "timeout", "broken_stream")
 
 
+@dataclass(frozen=True)
 class ServiceTester:
     """`done` hears of each test as it ends, `progress` of what is still open."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        home: Path,
-        done: Callable[[ServiceTrial], None],
-        progress: Callable[[str], None],
-        list_seconds: float = LIST_SECONDS,
-    ) -> None:
-        self._settings = settings
-        self._home = home
-        self._done = done
-        self._progress = progress
-        self._list_seconds = list_seconds
+    settings: Settings
+    home: Path
+    done: Callable[[ServiceTrial], None]
+    progress: Callable[[str], None]
+    list_seconds: float = LIST_SECONDS
 
     def test(self, found: Sequence[FoundService], model: str = "") -> list[ServiceTrial]:
         """Test all at once, with `model` where it is one of theirs, else with a proposal."""
-        return asyncio.run(self._test_all(found, model or self._settings.model))
+        return asyncio.run(self._test_all(found, model or self.settings.model))
 
     async def _test_all(self, found: Sequence[FoundService], model: str) -> list[ServiceTrial]:
         started = time.monotonic()
@@ -85,15 +79,13 @@ class ServiceTester:
                 ended, waiting = await asyncio.wait(
                     waiting, timeout=FRAME_SECONDS, return_when=asyncio.FIRST_COMPLETED
                 )
-                self._progress("")
+                self.progress("")
                 for task in ended:
-                    self._done(task.result())
-                names = ", ".join(name for task, name in tasks.items() if task in waiting)
-                self._progress(
-                    f"testing {names} … {time.monotonic() - started:.0f} s" * bool(names)
-                )
+                    self.done(task.result())
+                if names := ", ".join(name for task, name in tasks.items() if task in waiting):
+                    self.progress(f"testing {names} … {time.monotonic() - started:.0f} s")
         finally:
-            self._progress("")
+            self.progress("")
             for task in waiting:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
@@ -102,8 +94,8 @@ class ServiceTester:
     async def _test(self, service: FoundService, model: str) -> ServiceTrial:
         started = time.monotonic()
         patience = OWN_ANSWER_SECONDS if service.own_server else ANSWER_SECONDS
-        settings = _once(self._settings.models, service, patience)
-        registry = ModelRegistry(settings, service.environ, self._home)
+        settings = _once(self.settings.models, service, patience)
+        registry = ModelRegistry(settings, service.environ, self.home)
         trial = ServiceTrial(service)
         try:
             trial = await self._asked(trial, registry, model, patience)
@@ -119,10 +111,10 @@ class ServiceTester:
     ) -> ServiceTrial:
         service = trial.service.name
         try:
-            async with awake(self._list_seconds):
+            async with awake(self.list_seconds):
                 listed = await registry.list_models(service)
         except TimeoutError:
-            waited = f"sent no list of models within {self._list_seconds:g} seconds"
+            waited = f"sent no list of models within {self.list_seconds:g} seconds"
             url = trial.service.url
             raise ModelError(
                 "timeout", waited, f"check what listens at {url}" * bool(url)

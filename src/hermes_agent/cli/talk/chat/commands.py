@@ -77,6 +77,7 @@ def _help(_talk: ChatSession, _words: str) -> str:
         "@PATH in a message attaches a file; paste or drop an image, or press Ctrl-V",
         "Ctrl-O shows the output of tools, Ctrl-R searches what you typed, Ctrl-X Ctrl-E edits",
         "Ctrl-C stops the agent, a second Ctrl-C or Ctrl-D leaves",
+        "`hermes import`, outside the chat, brings over what another agent has",
     ]
     return "\n".join(lines)
 
