@@ -121,6 +121,10 @@ LOOKS = frozenset(
 COMMANDS = tuple(CliCommand(group, *row) for group, rows in _GROUPS.items() for row in rows)
 
 
+def find_command(name: str) -> CliCommand | None:
+    return next((command for command in COMMANDS if command.name == name), None)
+
+
 HEAD = """\
 Hermes: a persistent AI agent. Hand it a task and walk away.
 

@@ -76,19 +76,18 @@ def _main(words: list[str]) -> int:
         from hermes_agent.cli.help.candidates import print_candidates
 
         return print_candidates(words[1:])
-    from hermes_agent.cli.commands import COMMANDS, help_text
+    from hermes_agent.cli.commands import find_command, help_text
 
     if not words and sys.stdin.isatty() and sys.stdout.isatty():
         words = [start_command()]
     if not words or words == ["help"] or words[0] in ("-h", "--help"):
         return _help(help_text)
-    for command in COMMANDS:
-        if command.name == words[0]:
-            return _run(command, words[1:])
+    command = find_command(words[0])
+    if command is not None:
+        return _run(command, words[1:])
     from hermes_agent.cli.help.suggestions import unknown_command
 
-    names = [command.name for command in COMMANDS]
-    _print_error(*unknown_command(words[0], names), "--json" in words)
+    _print_error(*unknown_command(words[0]), "--json" in words)
     return 2
 
 

@@ -5,7 +5,7 @@ import argparse
 import os
 from collections.abc import Iterable, Iterator
 
-from hermes_agent.cli.commands import COMMANDS
+from hermes_agent.cli.commands import COMMANDS, find_command
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.text.terminal import clean
 
@@ -65,7 +65,7 @@ def _candidates(words: list[str]) -> Iterable[Candidate]:
     if not before:
         options = [("--help", "explain the commands"), ("--version", "print the version")]
         return options if current.startswith("-") else [(one.name, one.summary) for one in COMMANDS]
-    command = next((one for one in COMMANDS if one.name == before[0]), None)
+    command = find_command(before[0])
     if command is None:
         return []
     line = _Line(command.name, command.parser()[1])

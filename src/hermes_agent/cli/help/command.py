@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from hermes_agent.cli.commands import COMMANDS, help_text
+from hermes_agent.cli.commands import find_command, help_text
 from hermes_agent.core.errors import UsageError
 
 SHELLS = ("bash", "zsh", "fish")
@@ -31,9 +31,9 @@ def help(options: argparse.Namespace) -> int:
         show(help_text(lambda name: style(name, "bold")))
     else:
         name, *rest = options.words
-        command = next((command for command in COMMANDS if command.name == name), None)
+        command = find_command(name)
         if command is None:
-            raise UsageError(*unknown_command(name, [one.name for one in COMMANDS]))
+            raise UsageError(*unknown_command(name))
         command.parser()[1].parse_args([*rest[:1], "--help"])
     return 0
 

@@ -5,12 +5,6 @@ import sys
 
 from hermes_agent.cli.output.formatting import columns, headed
 
-NO_PAGER = "--no-pager"
-
-
-def turn_off() -> None:
-    os.environ["HERMES_PAGER"] = ""
-
 
 def show(text: str, *, end: bool = False) -> None:
     """Print a text; page it if it does not fit on the terminal, from its end if that matters."""
