@@ -111,8 +111,7 @@ def test_what_cannot_be_used_at_all_is_not_saved(hermes: Hermes, name: str, valu
         ("gateway.listen", "foo", LISTEN),
         ("watch.listen", "shop.example:80", LISTEN),
         ("web.searxng", "localhost:8080", URL),
-        ("mcp.x.url", "shop.example", URL),
-        ("browser.address", "9222", "must be text"),
+        ("mcp.x", "{url: shop.example}", URL),
         ("browser.address", "there", "must be an address that begins with ws:// or http://"),
     ],
 )

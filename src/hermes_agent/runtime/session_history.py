@@ -24,6 +24,7 @@ from hermes_agent.core.jobs import JOBS
 from hermes_agent.core.knowledge import TRIALS
 from hermes_agent.core.messages import Media, Message, Reply, Usage
 from hermes_agent.core.records import NewSession, Session
+from hermes_agent.core.text.format import shortened
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.runtime.turns.scheduler import TurnScheduler
 
@@ -130,9 +131,8 @@ class SessionHistory:
         """Go back to before a message of the user, once per key. What was done since stays
         done."""
         if session.parent or session.source in OWNERS:
-            owner = f"session {session.parent}" if session.parent else OWNERS[session.source]
             raise UsageError(
-                f"session {session.id} works for {owner} and cannot be rewound",
+                f"session {session.id} works for {_owner(session)} and cannot be rewound",
                 "only conversations with people can",
             )
         async with self._turns.at_rest(session) as conversation:
@@ -160,8 +160,9 @@ class SessionHistory:
         """Open a session that shares the history up to before a message, or up to the end of the
         last finished turn."""
         if session.parent or session.source in (TRIALS, "library"):
-            owner = f"session {session.parent}" if session.parent else OWNERS[session.source]
-            raise UsageError(f"session {session.id} works for {owner}", "branch another session")
+            raise UsageError(
+                f"session {session.id} works for {_owner(session)}", "branch another session"
+            )
         recorded = await self._context.store.events(session.id)
         at = _branch_point(session, recorded, message)
         new = NewSession(
@@ -266,6 +267,10 @@ class SessionHistory:
         return CompactionReport(part[1] - part[0], _tokens(now.messages), _tokens(after.messages))
 
 
+def _owner(session: Session) -> str:
+    return f"session {session.parent}" if session.parent else OWNERS[session.source]
+
+
 def _chosen(session: Session, conversation: ConversationState, message: int, back: int) -> int:
     """The number of the message to go back to before."""
     points = sorted(conversation.rewind_points)
@@ -326,8 +331,7 @@ def _effect_text(call: "EvidenceCall", workspace: str) -> str:
     else:
         values = [f"{key}={value!r}" for key, value in call.arguments.items()]
         text = " ".join([call.tool, *values])
-    line = " ".join(text.split())
-    return line if len(line) <= EFFECT_CHARS else f"{line[: EFFECT_CHARS - 1]}…"
+    return shortened(text, EFFECT_CHARS)
 
 
 def _count_messages(events: Sequence[ev.Event | ev.TransientEvent]) -> int:

@@ -78,7 +78,6 @@ class _Line:
     """The words of a command so far, as argparse would read them."""
 
     def __init__(self, path: str, parser: argparse.ArgumentParser) -> None:
-        self._path = path
         self._no_options = False
         self._value_of: argparse.Action | None = None
         self._used: set[str] = set()

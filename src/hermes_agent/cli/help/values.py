@@ -78,9 +78,8 @@ def _models(home: Path) -> Iterator[Value]:
     """Those of the catalogue, and the services that serve others."""
     refreshed = home / "models.json"
     found = json.loads(refreshed.read_text()) if refreshed.exists() else _catalogue("catalogue")
-    known = dict.fromkeys(found["models"])
-    yield from ((name, "") for name in known)
-    served = {name.partition("/")[0] for name in known}
+    yield from ((name, "") for name in found["models"])
+    served = {name.partition("/")[0] for name in found["models"]}
     yield from ((f"{name}/", about) for name, about in _services(home) if name not in served)
 
 
