@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.host.config import set_setting
+from hermes_agent.host.config import get_setting, load_settings, set_setting
 from tests.support.cli import Hermes
 
 URL = "must be an address that begins with http:// or https://"
@@ -137,7 +137,9 @@ def test_a_wrong_value_is_refused_in_plain_words(
     ],
 )
 def test_what_is_an_address_is_accepted(tmp_path: Path, name: str, value: str) -> None:
-    set_setting(tmp_path / "config.yaml", name, value, lambda _: None)
+    config = tmp_path / "config.yaml"
+    set_setting(config, name, value, lambda _: None)
+    assert get_setting(load_settings(config, {}), name) is not None
 
 
 def test_a_value_that_is_not_yaml_is_wrong_usage(hermes: Hermes) -> None:

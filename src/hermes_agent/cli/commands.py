@@ -121,8 +121,14 @@ LOOKS = frozenset(
 COMMANDS = tuple(CliCommand(group, *row) for group, rows in _GROUPS.items() for row in rows)
 
 
-def find_command(name: str) -> CliCommand | None:
-    return next((command for command in COMMANDS if command.name == name), None)
+def find_command(name: str) -> CliCommand:
+    """Raises a `UsageError` that suggests what was meant."""
+    known = {command.name: command for command in COMMANDS}
+    if name not in known:
+        from hermes_agent.cli.help.suggestions import unknown_command
+
+        raise unknown_command(name, list(known))
+    return known[name]
 
 
 HEAD = """\

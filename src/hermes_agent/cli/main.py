@@ -76,19 +76,13 @@ def _main(words: list[str]) -> int:
         from hermes_agent.cli.help.candidates import print_candidates
 
         return print_candidates(words[1:])
-    from hermes_agent.cli.commands import find_command, help_text
+    from hermes_agent.cli.commands import help_text
 
     if not words and sys.stdin.isatty() and sys.stdout.isatty():
         words = [start_command()]
     if not words or words == ["help"] or words[0] in ("-h", "--help"):
         return _help(help_text)
-    command = find_command(words[0])
-    if command is not None:
-        return _run(command, words[1:])
-    from hermes_agent.cli.help.suggestions import unknown_command
-
-    _print_error(*unknown_command(words[0]), "--json" in words)
-    return 2
+    return _run(words[0], words[1:])
 
 
 def start_command() -> str:
@@ -116,11 +110,12 @@ def _help(text: "Callable[[Callable[[str], str]], str]") -> int:
     return 0
 
 
-def _run(command: "CliCommand", words: list[str]) -> int:
+def _run(name: str, words: list[str]) -> int:
+    from hermes_agent.cli.commands import find_command
     from hermes_agent.core.errors import HermesError, UsageError
 
     try:
-        return _command(command, words)
+        return _command(find_command(name), words)
     except HermesError as error:
         _print_error(error.message, error.hint, "--json" in words)
         return 2 if isinstance(error, UsageError) else 1
@@ -129,7 +124,7 @@ def _run(command: "CliCommand", words: list[str]) -> int:
         if output or isinstance(error, BrokenPipeError) or os.environ.get("HERMES_DEBUG"):
             raise
         _print_error(
-            f"hermes {command.name} crashed: {type(error).__name__}: {error}",
+            f"hermes {name} crashed: {type(error).__name__}: {error}",
             "this is a bug in Hermes; HERMES_DEBUG=1 shows the traceback",
             "--json" in words,
         )

@@ -66,8 +66,6 @@ def _candidates(words: list[str]) -> Iterable[Candidate]:
         options = [("--help", "explain the commands"), ("--version", "print the version")]
         return options if current.startswith("-") else [(one.name, one.summary) for one in COMMANDS]
     command = find_command(before[0])
-    if command is None:
-        return []
     line = _Line(command.name, command.parser()[1])
     for word in before[1:]:
         line.take(word)

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 from hermes_agent.cli.commands import find_command, help_text
-from hermes_agent.core.errors import UsageError
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -19,7 +18,6 @@ def help(options: argparse.Namespace) -> int:
     """Explain a command, or one of its actions: `hermes help sessions export`.
 
     `hermes help --man` prints all of them as a manual page for `man -l`."""
-    from hermes_agent.cli.help.suggestions import unknown_command
     from hermes_agent.cli.output.formatting import style
     from hermes_agent.cli.output.pager import show
 
@@ -31,10 +29,7 @@ def help(options: argparse.Namespace) -> int:
         show(help_text(lambda name: style(name, "bold")))
     else:
         name, *rest = options.words
-        command = find_command(name)
-        if command is None:
-            raise UsageError(*unknown_command(name))
-        command.parser()[1].parse_args([*rest[:1], "--help"])
+        find_command(name).parser()[1].parse_args([*rest[:1], "--help"])
     return 0
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from hermes_agent.cli.commands import COMMANDS
 from hermes_agent.core.errors import UsageError
 
 SYNONYMS = {
@@ -82,20 +81,22 @@ _OPTIONS = {"--force": "--yes", "-y": "--yes", "--output": "--out", "-o": "--out
 _USAGE_LENGTH = 120
 
 
-def unknown_command(word: str) -> tuple[str, str]:
-    """The message and the hint for a command that does not exist."""
+def unknown_command(word: str, names: Sequence[str]) -> UsageError:
+    """A command that is not among these."""
     if word.lower() in ("update", "upgrade", "self-update", "uninstall"):
-        return (
+        return UsageError(
             f"no command called {word!r}",
             "use the tool you installed Hermes with: pip, pipx or uv",
         )
-    known = {command.name: command.name for command in COMMANDS}
+    known = {name: name for name in names}
     known |= {other: name for name, others in SYNONYMS.items() for other in others.split()}
     near = get_close_matches(word.lower(), known, 1)
     hint = f"did you mean `hermes {known[near[0]]}`? " if near else ""
     if word.startswith("-"):
-        return f"no option called {word!r}", f"{hint}options of a command go after its name"
-    return f"no command called {word!r}", f"{hint}`hermes --help` lists the commands"
+        return UsageError(
+            f"no option called {word!r}", f"{hint}options of a command go after its name"
+        )
+    return UsageError(f"no command called {word!r}", f"{hint}`hermes --help` lists the commands")
 
 
 def unknown_choice(parser: argparse.ArgumentParser, action: Any, value: Any) -> UsageError:
