@@ -62,10 +62,13 @@ def run(options: argparse.Namespace) -> int:
         _install(installer.name, command)
     _prove(absent)
     document["restart"] = RuntimeClient().is_up()
-    then = ["`hermes restart` loads it into the running runtime"] * document["restart"]
-    then += [f"`{part.then}`" for part in absent if part.then]
-    lines = [f"installed: {_names(absent)}", *(f"next: {one}" for one in then)]
-    return emit(options, document, "\n".join(lines + [installer.note] * bool(installer.note)))
+    lines = [f"installed: {_names(absent)}"]
+    if document["restart"]:
+        lines.append("next: `hermes restart` loads it into the running runtime")
+    lines += [f"next: `{part.then}`" for part in absent if part.then]
+    if installer.note:
+        lines.append(installer.note)
+    return emit(options, document, "\n".join(lines))
 
 
 def _names(parts: "Sequence[OptionalPart]") -> str:
