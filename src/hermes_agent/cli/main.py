@@ -7,8 +7,6 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hermes_agent.cli.commands import CliCommand
 
 INTERRUPTED = 130
@@ -76,12 +74,13 @@ def _main(words: list[str]) -> int:
         from hermes_agent.cli.help.candidates import print_candidates
 
         return print_candidates(words[1:])
-    from hermes_agent.cli.commands import help_text
-
     if not words and sys.stdin.isatty() and sys.stdout.isatty():
         words = [start_command()]
     if not words or words == ["help"] or words[0] in ("-h", "--help"):
-        return _help(help_text)
+        from hermes_agent.cli.commands import print_help
+
+        print_help()
+        return 0
     return _run(words[0], words[1:])
 
 
@@ -97,17 +96,6 @@ def start_command() -> str:
         chosen = False
     chosen = chosen or bool(os.environ.get("HERMES_MODEL"))
     return "chat" if chosen else "setup"
-
-
-def _help(text: "Callable[[Callable[[str], str]], str]") -> int:
-    if os.environ.get("CLICOLOR_FORCE") or os.environ.get("FORCE_COLOR") or sys.stdout.isatty():
-        from hermes_agent.cli.output.formatting import style
-        from hermes_agent.cli.output.pager import show
-
-        show(text(lambda name: style(name, "bold")))
-    else:  # without what colour and a pager need to be imported
-        print(text(str))
-    return 0
 
 
 def _run(name: str, words: list[str]) -> int:

@@ -11,20 +11,14 @@ from hermes_agent.core.settings.terminals import LocalPlace, PlaceSettings, Sand
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Dollars = Annotated[float, Meta(ge=0)]
-ListenAddress = Annotated[
-    str,
-    Meta(
-        pattern=r"^((localhost|[\d.]+|\[?[\da-fA-F:.]+\]?):\d{1,5})?$",
-        description="an IP address and a port, as 127.0.0.1:9911",
-    ),
-]
-BrowserAddress = Annotated[
-    str,
-    Meta(
-        pattern=r"^((ws|http)s?://[^\s/]\S*)?$",
-        description="an address that begins with ws:// or http://",
-    ),
-]
+ListenAddress = Annotated[str, Meta(
+    pattern=r"^((localhost|[\d.]+|\[?[\da-fA-F:.]+\]?):\d{1,5})?$",
+    description="an IP address and a port, as 127.0.0.1:9911",
+)]  # fmt: skip
+BrowserAddress = Annotated[str, Meta(
+    pattern=r"^((ws|http)s?://[^\s/]\S*)?$",
+    description="an address that begins with ws:// or http://",
+)]  # fmt: skip
 
 
 class LoopSettings(Struct, frozen=True, forbid_unknown_fields=True):

@@ -4,13 +4,10 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-Url = Annotated[
-    str,
-    Meta(
-        pattern=r"^(https?://[^\s/]\S*)?$",
-        description="an address that begins with http:// or https://",
-    ),
-]
+Url = Annotated[str, Meta(
+    pattern=r"^(https?://[^\s/]\S*)?$",
+    description="an address that begins with http:// or https://",
+)]  # fmt: skip
 
 WireName = Literal[
     "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", "mistral", "local",
