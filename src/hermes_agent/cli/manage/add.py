@@ -19,7 +19,6 @@ from hermes_agent.cli.output.progress import Progress
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.installation.extras import PARTS, OptionalPart, lacking
 from hermes_agent.core.text.terminal import clean
-from hermes_agent.host.installation import find_installer, this_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +47,8 @@ def run(options: argparse.Namespace) -> int:
     }  # fmt: skip
     if not absent:
         return emit(options, document, f"installed already: {_names(chosen)}")
+    from hermes_agent.host.installation import find_installer, this_place  # slow to import
+
     installer = find_installer(this_place())
     commands = installer.commands(absent)
     document["commands"] = commands
