@@ -131,8 +131,9 @@ class SessionHistory:
         """Go back to before a message of the user, once per key. What was done since stays
         done."""
         if session.parent or session.source in OWNERS:
+            owner = f"session {session.parent}" if session.parent else OWNERS[session.source]
             raise UsageError(
-                f"session {session.id} works for {_owner(session)} and cannot be rewound",
+                f"session {session.id} works for {owner} and cannot be rewound",
                 "only conversations with people can",
             )
         async with self._turns.at_rest(session) as conversation:
@@ -160,9 +161,8 @@ class SessionHistory:
         """Open a session that shares the history up to before a message, or up to the end of the
         last finished turn."""
         if session.parent or session.source in (TRIALS, "library"):
-            raise UsageError(
-                f"session {session.id} works for {_owner(session)}", "branch another session"
-            )
+            owner = f"session {session.parent}" if session.parent else OWNERS[session.source]
+            raise UsageError(f"session {session.id} works for {owner}", "branch another session")
         recorded = await self._context.store.events(session.id)
         at = _branch_point(session, recorded, message)
         new = NewSession(
@@ -265,10 +265,6 @@ class SessionHistory:
             return error
         after = await self._turns.conversation(session.id)
         return CompactionReport(part[1] - part[0], _tokens(now.messages), _tokens(after.messages))
-
-
-def _owner(session: Session) -> str:
-    return f"session {session.parent}" if session.parent else OWNERS[session.source]
 
 
 def _chosen(session: Session, conversation: ConversationState, message: int, back: int) -> int:
