@@ -48,7 +48,7 @@ def type_name(kind: Any) -> str:
     if get_origin(kind) is Annotated:
         base, *limits = get_args(kind)
         said = [f"{sign} {value}" for limit in limits for sign, value in _limits(limit)]
-        return f"{type_name(base)} ({', '.join(said)})"
+        return f"{type_name(base)} ({', '.join(said)})" if said else type_name(base)
     if get_origin(kind) in (types.UnionType, Union):
         return " | ".join(type_name(each) for each in get_args(kind))
     if kind is type(None):

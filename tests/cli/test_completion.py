@@ -9,6 +9,8 @@ import pytest
 
 from hermes_agent.cli.commands import COMMANDS
 from hermes_agent.cli.help import values
+from hermes_agent.core.settings.root import Settings
+from hermes_agent.host.config import flatten
 from hermes_agent.host.inspect import lock_owner
 from tests.support.cli import Hermes, Pane
 
@@ -53,6 +55,13 @@ def test_what_fits_is_offered(lived_in: Hermes) -> None:
     for words, expected in FITTING:
         assert set(offered(lived_in, *words)) == expected, words
     assert "anthropic/" in " ".join(offered(lived_in, "ask", "--model", "anth"))
+
+
+def test_every_setting_is_offered_with_what_it_is_for(hermes: Hermes) -> None:
+    found = offered(hermes, "config", "set", "")
+    assert found.keys() == flatten(Settings()).keys()
+    assert found["models.keys"].startswith("Where each service's keys come from")
+    assert all(found.values())
 
 
 def test_a_line_of_bash_is_completed_from_where_bash_splits_it(lived_in: Hermes) -> None:

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.host.config import set_setting
+from hermes_agent.host.config import get_setting, load_settings, set_setting
 from tests.support.cli import Hermes
+
+URL = "must be an address that begins with http:// or https://"
+LISTEN = "must be an IP address and a port, as 127.0.0.1:9911"
 
 
 def write_config(hermes: Hermes, text: str) -> Path:
@@ -104,6 +107,12 @@ def test_what_cannot_be_used_at_all_is_not_saved(hermes: Hermes, name: str, valu
         ),
         ("terminals.web", "{kind: ssh}", "host is missing"),
         ("models.services.x", "{urll: y}", "it has no setting 'urll'"),
+        ("models.services.x", "{url: y}", URL),
+        ("gateway.listen", "foo", LISTEN),
+        ("watch.listen", "shop.example:80", LISTEN),
+        ("web.searxng", "localhost:8080", URL),
+        ("mcp.x", "{url: shop.example}", URL),
+        ("browser.address", "there", "must be an address that begins with ws:// or http://"),
     ],
 )
 def test_a_wrong_value_is_refused_in_plain_words(
@@ -112,6 +121,25 @@ def test_a_wrong_value_is_refused_in_plain_words(
     with pytest.raises(UsageError) as refused:
         set_setting(tmp_path / "config.yaml", name, value, lambda _: None)
     assert refused.value.message == f"{name}: {said}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("gateway.listen", "127.0.0.1:0"),
+        ("gateway.listen", "localhost:9912"),
+        ("watch.listen", "'[::1]:9911'"),
+        ("watch.listen", "''"),
+        ("watch.webhook", "https://me:word@shop.example/hook?x=1"),
+        ("browser.address", "ws://127.0.0.1:9222/devtools/browser/1"),
+        ("browser.address", "http://127.0.0.1:9222"),
+        ("models.services.x", "{url: 'http://[::1]:8000/v1'}"),
+    ],
+)
+def test_what_is_an_address_is_accepted(tmp_path: Path, name: str, value: str) -> None:
+    config = tmp_path / "config.yaml"
+    set_setting(config, name, value, lambda _: None)
+    assert get_setting(load_settings(config, {}), name) is not None
 
 
 def test_a_value_that_is_not_yaml_is_wrong_usage(hermes: Hermes) -> None:

@@ -129,7 +129,7 @@ def test_columns_stay_aligned_with_wide_letters() -> None:
 
 def test_a_long_list_is_paged_on_a_terminal_alone(lived_in: Hermes, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hermes_agent"]
-    environ = {**lived_in.environ, "PAGER": "sed 's/^/paged /'"}
+    environ = {**lived_in.environ, "PAGER": "sed 's/^/paged /'", "LINES": "30"}
     assert "paged" not in lived_in.good("help", "--man", PAGER=environ["PAGER"])
     for words, variables, shown in (
         (["help", "task", "add"], {}, "paged usage: hermes task add"),

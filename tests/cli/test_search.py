@@ -12,6 +12,7 @@ from tests.support.cli import Hermes
 def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hermes]:
     made = Hermes(tmp_path_factory.mktemp("known") / "hermes")
     made.ask("is the wombat cluster healthy today?")
+    made.ask("my disk is full of wombats")
     made.good("memory", "add", "the wombat cluster is in Oslo")
     made.good("skills", "new", "wombat-care", "--description",
               "Look after the wombat cluster. Use it when a wombat node is down.")  # fmt: skip
@@ -25,6 +26,13 @@ def test_sessions_messages_skills_and_notes_are_found_together(known: Hermes) ->
     shown = known.good("search", "wombat", "cluster")
     assert "skill wombat-care" in shown
     assert "hint: `hermes " in shown
+
+
+def test_what_was_said_comes_before_the_skills_that_came_with_hermes(known: Hermes) -> None:
+    rows = known.json("search", "disk full")
+    first = next(at for at, row in enumerate(rows) if row["ref"] == "disk-full")
+    assert "message" in {row["kind"] for row in rows[:first]}
+    assert known.json("search", "disk full", "--in", "skills")[0]["ref"] == "disk-full"
 
 
 @pytest.mark.parametrize("where", ["sessions", "messages", "skills", "notes"])

@@ -453,7 +453,7 @@ async def test_no_door_without_a_token(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("listen", "mode", "said"),
     [
-        ("nowhere.example:80", 0o600, "not an IP address: 'nowhere.example'"),
+        ("127.0.0.300:80", 0o600, "not an IP address: '127.0.0.300'"),
         ("127.0.0.1:0", 0o644, "others can read the secrets"),
     ],
 )

@@ -1,23 +1,27 @@
 """What command modules share: actions (`hermes memory add`), the runtime, and printing results."""
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hermes_agent.cli.client.api import RuntimeClient
+from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.output.formatting import print_json
 from hermes_agent.cli.output.pager import show
+
+if TYPE_CHECKING:
+    from hermes_agent.cli.client.api import RuntimeClient
 
 
 def add_actions(
     parser: argparse.ArgumentParser, act: Any, *, parser_class: Any = None, **defaults: object
 ) -> Any:
     """Add `--json` and a list of actions; without an action, `act` runs."""
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    json_option(parser)
     parser.set_defaults(act=act, **defaults)
-    kind = parser_class or type(parser)
     return parser.add_subparsers(
-        metavar="ACTION", title="actions", dest="action", parser_class=kind
-    )
+        metavar="ACTION", title="actions", dest="action",
+        parser_class=parser_class or type(parser),
+        prog=parser.prog,  # to find it, argparse would measure the terminal
+    )  # fmt: skip
 
 
 def add_action(
@@ -27,15 +31,15 @@ def add_action(
     made: argparse.ArgumentParser = actions.add_parser(name, help=summary, description=summary)
     for argument in arguments:
         made.add_argument(argument, metavar=argument.upper())
-    made.add_argument(
-        "--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON document"
-    )
+    json_option(made, default=argparse.SUPPRESS)
     made.set_defaults(act=act)
     return made
 
 
-def connect() -> RuntimeClient:
+def connect() -> "RuntimeClient":
     """The runtime of this home, started if it was not running."""
+    from hermes_agent.cli.client.api import RuntimeClient
+
     api = RuntimeClient()
     api.ensure()
     return api

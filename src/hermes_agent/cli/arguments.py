@@ -54,13 +54,11 @@ class _NoPager(argparse.Action):
     """Every command takes it, and `hermes` itself."""
 
     def __call__(self, *_: object) -> None:
-        from hermes_agent.cli.output.pager import turn_off
-
-        turn_off()
+        os.environ["HERMES_PAGER"] = ""
 
 
-def json_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
+def json_option(parser: argparse.ArgumentParser, **more: Any) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document", **more)
 
 
 def terminal_option(parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,9 @@
 command runs. It offers `arguments(parser)` and `run(options) -> exit code`, or actions that
 `arguments` adds. One module may hold several small commands: `module:function`."""
 
+import os
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
@@ -121,6 +124,16 @@ LOOKS = frozenset(
 COMMANDS = tuple(CliCommand(group, *row) for group, rows in _GROUPS.items() for row in rows)
 
 
+def find_command(name: str) -> CliCommand:
+    """Raises a `UsageError` that suggests what was meant."""
+    known = {command.name: command for command in COMMANDS}
+    if name not in known:
+        from hermes_agent.cli.help.suggestions import unknown_command
+
+        raise unknown_command(name, list(known))
+    return known[name]
+
+
 HEAD = """\
 Hermes: a persistent AI agent. Hand it a task and walk away.
 
@@ -142,3 +155,13 @@ def help_text(heading: "Callable[[str], str]" = str) -> str:
         for place, (name, _, summary) in enumerate(rows)
     ]
     return "\n".join([HEAD, *lines, FOOT])
+
+
+def print_help() -> None:
+    if os.environ.get("CLICOLOR_FORCE") or os.environ.get("FORCE_COLOR") or sys.stdout.isatty():
+        from hermes_agent.cli.output.formatting import style
+        from hermes_agent.cli.output.pager import show
+
+        show(help_text(lambda name: style(name, "bold")))
+    else:  # without what colour and a pager need to be imported
+        print(help_text())

@@ -7,8 +7,6 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hermes_agent.cli.commands import CliCommand
 
 INTERRUPTED = 130
@@ -76,20 +74,14 @@ def _main(words: list[str]) -> int:
         from hermes_agent.cli.help.candidates import print_candidates
 
         return print_candidates(words[1:])
-    from hermes_agent.cli.commands import COMMANDS, help_text
-
     if not words and sys.stdin.isatty() and sys.stdout.isatty():
         words = [start_command()]
     if not words or words == ["help"] or words[0] in ("-h", "--help"):
-        return _help(help_text)
-    for command in COMMANDS:
-        if command.name == words[0]:
-            return _run(command, words[1:])
-    from hermes_agent.cli.help.suggestions import unknown_command
+        from hermes_agent.cli.commands import print_help
 
-    names = [command.name for command in COMMANDS]
-    _print_error(*unknown_command(words[0], names), "--json" in words)
-    return 2
+        print_help()
+        return 0
+    return _run(words[0], words[1:])
 
 
 def start_command() -> str:
@@ -106,22 +98,12 @@ def start_command() -> str:
     return "chat" if chosen else "setup"
 
 
-def _help(text: "Callable[[Callable[[str], str]], str]") -> int:
-    if os.environ.get("CLICOLOR_FORCE") or os.environ.get("FORCE_COLOR") or sys.stdout.isatty():
-        from hermes_agent.cli.output.formatting import style
-        from hermes_agent.cli.output.pager import show
-
-        show(text(lambda name: style(name, "bold")))
-    else:  # without what colour and a pager need to be imported
-        print(text(str))
-    return 0
-
-
-def _run(command: "CliCommand", words: list[str]) -> int:
+def _run(name: str, words: list[str]) -> int:
+    from hermes_agent.cli.commands import find_command
     from hermes_agent.core.errors import HermesError, UsageError
 
     try:
-        return _command(command, words)
+        return _command(find_command(name), words)
     except HermesError as error:
         _print_error(error.message, error.hint, "--json" in words)
         return 2 if isinstance(error, UsageError) else 1
@@ -130,7 +112,7 @@ def _run(command: "CliCommand", words: list[str]) -> int:
         if output or isinstance(error, BrokenPipeError) or os.environ.get("HERMES_DEBUG"):
             raise
         _print_error(
-            f"hermes {command.name} crashed: {type(error).__name__}: {error}",
+            f"hermes {name} crashed: {type(error).__name__}: {error}",
             "this is a bug in Hermes; HERMES_DEBUG=1 shows the traceback",
             "--json" in words,
         )

@@ -142,9 +142,7 @@ def _check_terminals(terminals: Any, config: Path) -> None:
 
 def _blame(error: msgspec.ValidationError) -> tuple[str, str]:
     """The invalid setting, and what is wrong with it."""
-    found = _PLACE.match(str(error))
-    problem, place = found.groups() if found else (str(error), "")
-    place = place.replace("[...]", ".NAME")
+    problem, place = _located(error)
     if unknown := re.match(r"Object contains unknown field `(.*)`", problem):
         name = f"{place}.{unknown[1]}" if place else unknown[1]
         return repr(name), f"no setting is called {name!r}"
@@ -152,8 +150,18 @@ def _blame(error: msgspec.ValidationError) -> tuple[str, str]:
     return repr(place), f"{place}: {problem}" if place else problem
 
 
+def _located(error: msgspec.ValidationError) -> tuple[str, str]:
+    """The message, and the dotted name of the setting; `NAME` stands for a name."""
+    found = _PLACE.match(str(error))
+    problem, place = found.groups() if found else (str(error), "")
+    return problem, place.replace("[...]", ".NAME")
+
+
 def _in_words(problem: str, kind: Any) -> str:
     """A message of msgspec without the names of types; `kind` is the type of the setting."""
+    said = [meta for one in (kind, *get_args(kind)) for meta in getattr(one, "__metadata__", ())]
+    if "matching regex" in problem and said:
+        return f"must be {said[0].description}"
     if wanted := re.match(r"Expected `([^`]*)`(?: ([<>]=?) (\S+))?", problem):
         kinds = " or ".join(_KINDS.get(one, one) for one in wanted[1].split(" | "))
         bound = f", {_BOUNDS[wanted[2]]} {float(wanted[3]):g}" if wanted[2] else ""
@@ -273,7 +281,8 @@ def _refusal(
             return HermesError(
                 f"{config}: {problem}", f"change or remove {wrong} in {config} first"
             )
-    problem = _in_words(str(error).split(" - at")[0], _kind_of(path))
+    problem, place = _located(error)
+    problem = _in_words(problem, _kind_of(place.split(".")))
     if path[:2] == ["models", "prices"]:
         example = f"'models.prices.{path[2]}' '{{input: 1.25, output: 10}}'"
         return UsageError(f"{name}: {problem}", f"set the whole entry: hermes config set {example}")

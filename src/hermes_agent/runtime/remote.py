@@ -178,6 +178,7 @@ def _error(status: int, body: bytes) -> HermesError:
 
 
 async def _lines(response: httpx.Response) -> AsyncGenerator[bytes]:
+    """Those of httpx also end at what JSON has unescaped in a string, such as U+2028."""
     rest = b""
     async for chunk in response.aiter_raw():
         *lines, rest = (rest + chunk).split(b"\n")

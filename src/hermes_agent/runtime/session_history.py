@@ -24,6 +24,7 @@ from hermes_agent.core.jobs import JOBS
 from hermes_agent.core.knowledge import TRIALS
 from hermes_agent.core.messages import Media, Message, Reply, Usage
 from hermes_agent.core.records import NewSession, Session
+from hermes_agent.core.text.format import shortened
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.runtime.turns.scheduler import TurnScheduler
 
@@ -326,8 +327,7 @@ def _effect_text(call: "EvidenceCall", workspace: str) -> str:
     else:
         values = [f"{key}={value!r}" for key, value in call.arguments.items()]
         text = " ".join([call.tool, *values])
-    line = " ".join(text.split())
-    return line if len(line) <= EFFECT_CHARS else f"{line[: EFFECT_CHARS - 1]}…"
+    return shortened(text, EFFECT_CHARS)
 
 
 def _count_messages(events: Sequence[ev.Event | ev.TransientEvent]) -> int:

@@ -5,7 +5,7 @@ import argparse
 import os
 from collections.abc import Iterable, Iterator
 
-from hermes_agent.cli.commands import COMMANDS
+from hermes_agent.cli.commands import COMMANDS, find_command
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.text.terminal import clean
 
@@ -65,9 +65,7 @@ def _candidates(words: list[str]) -> Iterable[Candidate]:
     if not before:
         options = [("--help", "explain the commands"), ("--version", "print the version")]
         return options if current.startswith("-") else [(one.name, one.summary) for one in COMMANDS]
-    command = next((one for one in COMMANDS if one.name == before[0]), None)
-    if command is None:
-        return []
+    command = find_command(before[0])
     line = _Line(command.name, command.parser()[1])
     for word in before[1:]:
         line.take(word)
@@ -78,7 +76,6 @@ class _Line:
     """The words of a command so far, as argparse would read them."""
 
     def __init__(self, path: str, parser: argparse.ArgumentParser) -> None:
-        self._path = path
         self._no_options = False
         self._value_of: argparse.Action | None = None
         self._used: set[str] = set()

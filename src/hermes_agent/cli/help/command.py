@@ -4,8 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from hermes_agent.cli.commands import COMMANDS, help_text
-from hermes_agent.core.errors import UsageError
+from hermes_agent.cli.commands import find_command, print_help
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -19,22 +18,15 @@ def help(options: argparse.Namespace) -> int:
     """Explain a command, or one of its actions: `hermes help sessions export`.
 
     `hermes help --man` prints all of them as a manual page for `man -l`."""
-    from hermes_agent.cli.help.suggestions import unknown_command
-    from hermes_agent.cli.output.formatting import style
-    from hermes_agent.cli.output.pager import show
-
     if options.man:
         from hermes_agent.cli.help.manual import manual_page
 
         sys.stdout.write(manual_page())
     elif not options.words:
-        show(help_text(lambda name: style(name, "bold")))
+        print_help()
     else:
         name, *rest = options.words
-        command = next((command for command in COMMANDS if command.name == name), None)
-        if command is None:
-            raise UsageError(*unknown_command(name, [one.name for one in COMMANDS]))
-        command.parser()[1].parse_args([*rest[:1], "--help"])
+        find_command(name).parser()[1].parse_args([*rest[:1], "--help"])
     return 0
 
 

@@ -72,7 +72,8 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[str]:
             for choice in action._choices_actions:
                 below = action.choices[choice.dest]
                 yield f".TP\n{_bold(below.prog)}\n{_text(below.description or choice.help or '')}"
-                yield f".RS\n{inner}\n.RE" if (inner := "\n".join(_arguments(below))) else '.\\"'
+                if inner := "\n".join(_arguments(below)):
+                    yield f".RS\n{inner}\n.RE"
         elif action.help != argparse.SUPPRESS and action.dest not in ("help", "json"):
             names = ", ".join(map(_bold, action.option_strings))
             value = "" if action.nargs == 0 else _italic(_placeholder(action))

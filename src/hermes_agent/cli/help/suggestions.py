@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -81,24 +81,22 @@ _OPTIONS = {"--force": "--yes", "-y": "--yes", "--output": "--out", "-o": "--out
 _USAGE_LENGTH = 120
 
 
-def unknown_command(word: str, names: Sequence[str]) -> tuple[str, str]:
-    """The message and the hint for a command that is not among these."""
+def unknown_command(word: str, names: Sequence[str]) -> UsageError:
+    """A command that is not among these."""
     if word.lower() in ("update", "upgrade", "self-update", "uninstall"):
-        return (
+        return UsageError(
             f"no command called {word!r}",
             "use the tool you installed Hermes with: pip, pipx or uv",
         )
-    found = next((name for name, others in SYNONYMS.items() if word.lower() in others.split()), "")
-    near = get_close_matches(word.lower(), [*names, *_reverse()], 1)
-    meant = found or (_reverse().get(near[0], near[0]) if near else "")
-    hint = f"did you mean `hermes {meant}`? " if meant else ""
+    known = {name: name for name in names}
+    known |= {other: name for name, others in SYNONYMS.items() for other in others.split()}
+    near = get_close_matches(word.lower(), known, 1)
+    hint = f"did you mean `hermes {known[near[0]]}`? " if near else ""
     if word.startswith("-"):
-        return f"no option called {word!r}", f"{hint}options of a command go after its name"
-    return f"no command called {word!r}", f"{hint}`hermes --help` lists the commands"
-
-
-def _reverse() -> dict[str, str]:
-    return {other: name for name, others in SYNONYMS.items() for other in others.split()}
+        return UsageError(
+            f"no option called {word!r}", f"{hint}options of a command go after its name"
+        )
+    return UsageError(f"no command called {word!r}", f"{hint}`hermes --help` lists the commands")
 
 
 def unknown_choice(parser: argparse.ArgumentParser, action: Any, value: Any) -> UsageError:
@@ -117,9 +115,8 @@ def unknown_choice(parser: argparse.ArgumentParser, action: Any, value: Any) -> 
     )
 
 
-def _near(word: str, choices: Iterable[str]) -> str:
+def _near(word: str, choices: Sequence[str]) -> str:
     """The choice that was meant, by its spelling or because it means the same."""
-    choices = list(choices)
     same = next((group.split() for group in _SAME if word in group.split()), ())
     near = get_close_matches(word.lower(), choices, 1)
     return next((choice for choice in choices if choice in same), near[0] if near else "")

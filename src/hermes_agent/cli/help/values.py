@@ -5,6 +5,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +78,8 @@ def _models(home: Path) -> Iterator[Value]:
     """Those of the catalogue, and the services that serve others."""
     refreshed = home / "models.json"
     found = json.loads(refreshed.read_text()) if refreshed.exists() else _catalogue("catalogue")
-    known = dict.fromkeys(found["models"])
-    yield from ((name, "") for name in known)
-    served = {name.partition("/")[0] for name in known}
+    yield from ((name, "") for name in found["models"])
+    served = {name.partition("/")[0] for name in found["models"]}
     yield from ((f"{name}/", about) for name, about in _services(home) if name not in served)
 
 
@@ -122,18 +122,25 @@ def _terminals(home: Path) -> Iterator[Value]:
 
 
 def _settings(_home: Path) -> Iterator[Value]:
-    import msgspec
+    """With what the source says of each. Importing it would take half of the whole time."""
+    import ast
 
-    from hermes_agent.core.settings.root import Settings
+    module = ast.parse((_PACKAGE / "core" / "settings" / "root.py").read_text(encoding="utf-8"))
+    classes = {one.name: one.body for one in module.body if isinstance(one, ast.ClassDef)}
 
-    def inside(kind: Any, prefix: str) -> Iterator[Value]:
-        for field in msgspec.structs.fields(kind):
-            if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
-                yield from inside(field.type, f"{prefix}{field.name}.")
-            else:
-                yield f"{prefix}{field.name}", ""
+    def inside(group: list[ast.stmt], prefix: str) -> Iterator[Value]:
+        for field_and_below in pairwise(group):
+            match field_and_below:
+                case (
+                    ast.AnnAssign(target=ast.Name(name), annotation=kind),
+                    ast.Expr(ast.Constant(str(about))),
+                ):
+                    if isinstance(kind, ast.Name) and kind.id in classes:
+                        yield from inside(classes[kind.id], f"{prefix}{name}.")
+                    else:
+                        yield f"{prefix}{name}", " ".join(about.split()).split(". ")[0]
 
-    return inside(Settings, "")
+    return inside(classes["Settings"], "")
 
 
 def _parts(_home: Path) -> Iterable[Value]:
@@ -167,7 +174,6 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "model": ("models",),
     "policy": ("profiles",),
     "profile": ("profiles",),
-    "service": _ANYTHING,
     "job": ("jobs",),
     "terminal": ("terminals",),
     "terminals": ("terminals",),
@@ -188,6 +194,5 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "skills new name": _ANYTHING,
     "task after": ("jobs",),
     "terminals name": ("terminals",),
-    "watch policy": ("profiles",),
 }
 """Where the values of an argument come from, by its name; a command before it says whose."""

@@ -6,24 +6,22 @@ it will run, and asks."""
 import argparse
 import os
 import re
-import select
 import shlex
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 from hermes_agent.cli.actions import emit
 from hermes_agent.cli.arguments import json_option
 from hermes_agent.cli.client.api import RuntimeClient
-from hermes_agent.cli.output.formatting import span, sure, table
+from hermes_agent.cli.output.formatting import sure, table
+from hermes_agent.cli.output.progress import Progress
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.installation.extras import PARTS, OptionalPart, lacking
 from hermes_agent.core.text.terminal import clean
-from hermes_agent.host.installation import find_installer, this_place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 LAST_LINES = 12
 """How much of a failed installer's output is shown."""
@@ -49,6 +47,8 @@ def run(options: argparse.Namespace) -> int:
     }  # fmt: skip
     if not absent:
         return emit(options, document, f"installed already: {_names(chosen)}")
+    from hermes_agent.host.installation import find_installer, this_place  # slow to import
+
     installer = find_installer(this_place())
     commands = installer.commands(absent)
     document["commands"] = commands
@@ -63,10 +63,13 @@ def run(options: argparse.Namespace) -> int:
         _install(installer.name, command)
     _prove(absent)
     document["restart"] = RuntimeClient().is_up()
-    then = ["`hermes restart` loads it into the running runtime"] * document["restart"]
-    then += [f"`{part.then}`" for part in absent if part.then]
-    lines = [f"installed: {_names(absent)}", *(f"next: {one}" for one in then)]
-    return emit(options, document, "\n".join(lines + [installer.note] * bool(installer.note)))
+    lines = [f"installed: {_names(absent)}"]
+    if document["restart"]:
+        lines.append("next: `hermes restart` loads it into the running runtime")
+    lines += [f"next: `{part.then}`" for part in absent if part.then]
+    if installer.note:
+        lines.append(installer.note)
+    return emit(options, document, "\n".join(lines))
 
 
 def _names(parts: "Sequence[OptionalPart]") -> str:
@@ -99,25 +102,20 @@ def _list(options: argparse.Namespace) -> int:
 
 def _install(name: str, command: list[str]) -> None:
     """Run an installer; on a terminal, one line shows how far it is."""
-    began, lines, step = time.monotonic(), [], "starting"
-    live = sys.stderr.isatty()
     try:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env=os.environ | _QUIET,
+            env=os.environ | _QUIET, text=True, errors="replace",
         )  # fmt: skip
     except OSError as error:
         raise HermesError(f"cannot run {command[0]}: {error.strerror}") from None
-    with process:
-        for line in _output(process):
-            if line:
-                lines.append(clean(line))
-                step = line.strip() if _STEP.match(line.strip()) else step
-            if live:
-                passed = f"{span(time.monotonic() - began)}: {clean(step)}"
-                print(f"\r\x1b[K{passed[:76]}", end="", file=sys.stderr, flush=True)
-    if live:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    assert process.stdout is not None
+    lines = []
+    with process, Progress("starting") as progress:
+        for line in filter(None, (clean(line).rstrip() for line in process.stdout)):
+            lines.append(line)
+            if _STEP.match(line.strip()):
+                progress.what = line.strip()
     if process.returncode:
         failed = [line for line in lines if re.match(r"\s*(ERROR|error)", line)] or lines
         print("\n".join(failed[-LAST_LINES:]), file=sys.stderr)
@@ -125,21 +123,6 @@ def _install(name: str, command: list[str]) -> None:
             f"{name} could not install it (exit code {process.returncode})",
             "check the network and the package index; the command itself prints more",
         )
-
-
-def _output(process: "subprocess.Popen[bytes]") -> "Iterator[str]":
-    """Its lines as they come, and an empty one after each second without any."""
-    assert process.stdout is not None
-    pending = b""
-    while True:
-        if not select.select([process.stdout], [], [], 1)[0]:
-            yield ""
-            continue
-        data = os.read(process.stdout.fileno(), 65_536)
-        *whole, pending = (pending + data).split(b"\n") if data else [pending, b""]
-        yield from (line.decode(errors="replace").rstrip() for line in whole)
-        if not data:
-            return
 
 
 def _prove(parts: "Sequence[OptionalPart]") -> None:

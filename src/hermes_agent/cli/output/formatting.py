@@ -60,7 +60,7 @@ def headed(text: str) -> str:
     return "\n".join(lines)
 
 
-def columns(text: str) -> int:
+def cells(text: str) -> int:
     """How many columns of a terminal a text takes: emoji and East Asian letters take two."""
     if text.isascii():
         return len(text)
@@ -74,9 +74,9 @@ def columns(text: str) -> int:
 
 def fitted(text: str, most: int) -> str:
     """The text in at most so many columns; a mark shows that it was cut."""
-    if columns(text) <= most:
+    if cells(text) <= most:
         return text
-    while text and columns(text) >= most:
+    while text and cells(text) >= most:
         text = text[: min(len(text) - 1, most)]
     return f"{text}…"
 
@@ -148,21 +148,9 @@ def size(amount: float) -> str:
     return f"{amount:.1f} GB"
 
 
-def cells(text: str) -> int:
-    """The width of a text in columns."""
-    if text.isascii():
-        return len(text)
-    import unicodedata
-
-    return sum(
-        0 if unicodedata.combining(letter) else 1 + (unicodedata.east_asian_width(letter) in "WF")
-        for letter in text
-    )
-
-
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Aligned columns. On a terminal, lines are cut to its width."""
-    widths = [max(map(columns, column)) for column in zip(heads, *rows, strict=True)]
+    widths = [max(map(cells, column)) for column in zip(heads, *rows, strict=True)]
     room = 0
     if sys.stdout.isatty():
         import shutil
@@ -172,15 +160,13 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([_table_line(heads, widths, (), room), *lines])
 
 
-def _table_line(
-    cells: Sequence[str], widths: Sequence[int], heads: Sequence[str], room: int
-) -> str:
+def _table_line(row: Sequence[str], widths: Sequence[int], heads: Sequence[str], room: int) -> str:
     parts: list[str] = []
     used = 0
-    for place, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+    for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
         shown = fitted(cell, max(1, room - used)) if room else cell
-        last = shown != cell or not any(cells[place + 1 :])
-        padded = shown if last else shown + " " * (width - columns(shown))
+        last = shown != cell or not any(row[place + 1 :])
+        padded = shown if last else shown + " " * (width - cells(shown))
         if not heads:
             padded = style(padded, "bold")
         elif heads[place] in _STATE_HEADS:

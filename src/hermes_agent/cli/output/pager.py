@@ -3,13 +3,7 @@
 import os
 import sys
 
-from hermes_agent.cli.output.formatting import columns, headed
-
-NO_PAGER = "--no-pager"
-
-
-def turn_off() -> None:
-    os.environ["HERMES_PAGER"] = ""
+from hermes_agent.cli.output.formatting import cells, headed
 
 
 def show(text: str, *, end: bool = False) -> None:
@@ -24,7 +18,7 @@ def _is_long(text: str) -> bool:
 
     width, height = shutil.get_terminal_size()
     lines = text.split("\n")
-    return len(lines) >= height or sum(columns(one) // width + 1 for one in lines) >= height
+    return len(lines) >= height or sum(cells(one) // width + 1 for one in lines) >= height
 
 
 def _page(text: str, end: bool) -> bool:

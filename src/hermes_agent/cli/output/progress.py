@@ -22,7 +22,7 @@ class Progress:
     much there is to do, and with the time that has passed until then."""
 
     def __init__(self, what: str, *, quiet: bool = False) -> None:
-        self._what = what
+        self.what = what
         self._share: tuple[int, int] | None = None
         self._began = time.monotonic()
         self._ended = threading.Event()
@@ -62,8 +62,8 @@ class Progress:
     def _line(self, drawn: int) -> str:
         passed = span(time.monotonic() - self._began)
         if self._share is None:
-            return f"{_SPINNER[drawn % 4]} {self._what}, {passed}"
+            return f"{_SPINNER[drawn % 4]} {self.what}, {passed}"
         done, total = self._share
         full = _BAR * min(done, total) // total
         bar = "#" * full + "." * (_BAR - full)
-        return f"{self._what} [{bar}] {100 * done // total:3d} %, {passed}"
+        return f"{self.what} [{bar}] {100 * done // total:3d} %, {passed}"

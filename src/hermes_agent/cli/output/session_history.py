@@ -37,29 +37,29 @@ def branch_text(branch: Row) -> str:
     return f"session {branch['id']}{name} is a branch of {branch['branch_of']}"
 
 
+_SIDE = (
+    "session", "title", "model", "messages", "tool calls", "effects", "tokens", "cost", "time",
+)  # fmt: skip
+
+
+def _side(side: Row) -> tuple[str, ...]:
+    return (
+        side["session"], one_line(side["title"], 40), one_line(side["model"], 40),
+        str(side["messages"]), str(side["calls"]), str(len(side["effects"])),
+        f"{side['usage']['input'] + side['usage']['output']:,}",
+        dollars(side["cost"]), span(side["seconds"]),
+    )  # fmt: skip
+
+
 def comparison_text(found: Row) -> str:
     left, right = found["sides"]
     if found["shared"]:
-        shared = (
-            f"identical up to event #{found['parted'] - 1}: {count(found['shared'], 'message')}"
-        )
-        shared += f", the last: {one_line(found['last'], 60)}"
+        messages = count(found["shared"], "message")
+        shared = f"identical up to event #{found['parted'] - 1}: {messages}, the last: "
+        shared += one_line(found["last"], 60)
     else:
         shared = "nothing in common"
-    rows = [
-        (name, *(show(side) for side in (left, right)))
-        for name, show in (
-            ("session", lambda side: side["session"]),
-            ("title", lambda side: one_line(side["title"], 40)),
-            ("model", lambda side: one_line(side["model"], 40)),
-            ("messages", lambda side: str(side["messages"])),
-            ("tool calls", lambda side: str(side["calls"])),
-            ("effects", lambda side: str(len(side["effects"]))),
-            ("tokens", lambda side: f"{sum(side['usage'][key] for key in ('input', 'output')):,}"),
-            ("cost", lambda side: dollars(side["cost"])),
-            ("time", lambda side: span(side["seconds"])),
-        )
-    ]
+    rows = list(zip(_SIDE, _side(left), _side(right), strict=True))
     lines = [shared, "", table(("since then", "first", "second"), rows)]
     for side in (left, right):
         lines += ["", f"{side['session']}  {effects_text(side['effects'])}"]

@@ -5,12 +5,20 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from hermes_agent.core.messages import Effort
-from hermes_agent.core.settings.services import ServiceSettings
+from hermes_agent.core.settings.services import ServiceSettings, Url
 from hermes_agent.core.settings.terminals import LocalPlace, PlaceSettings, SandboxPlace
 
 Count = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Dollars = Annotated[float, Meta(ge=0)]
+ListenAddress = Annotated[str, Meta(
+    pattern=r"^((localhost|[\d.]+|\[?[\da-fA-F:.]+\]?):\d{1,5})?$",
+    description="an IP address and a port, as 127.0.0.1:9911",
+)]  # fmt: skip
+BrowserAddress = Annotated[str, Meta(
+    pattern=r"^((ws|http)s?://[^\s/]\S*)?$",
+    description="an address that begins with ws:// or http://",
+)]  # fmt: skip
 
 
 class LoopSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -148,7 +156,7 @@ class WebSettings(Struct, frozen=True, forbid_unknown_fields=True):
     search: Names = ()
     """Search services in order of preference; empty means those that have a key, then `searxng` if
     set, then duckduckgo and wikipedia, which need no key."""
-    searxng: str = ""
+    searxng: Url = ""
     """The address of a SearXNG instance."""
     timeout_seconds: Seconds = 30.0
     """How long to wait for a page."""
@@ -159,7 +167,7 @@ class WebSettings(Struct, frozen=True, forbid_unknown_fields=True):
 class BrowserSettings(Struct, frozen=True, forbid_unknown_fields=True):
     program: str = ""
     """The Chromium to start; empty means the first one found."""
-    address: str = ""
+    address: BrowserAddress = ""
     """The DevTools address (ws:// or http://) of a running browser to use instead."""
     timeout_seconds: Seconds = 30.0
     """How long to wait for an action."""
@@ -188,7 +196,7 @@ class DelegationSettings(Struct, frozen=True, forbid_unknown_fields=True):
 class McpServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     command: Names = ()
     """The program of a local server, with its arguments."""
-    url: str = ""
+    url: Url = ""
     """The address of a remote server (streamable HTTP), instead of a command."""
     environment: dict[str, str] = {}
     """Environment variables for the program; `secret:NAME` is replaced by a secret."""
@@ -218,7 +226,7 @@ class MemorySettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Characters of USER.md."""
     provider: Literal["", "mem0", "honcho"] = ""
     """A memory service to use besides the built-in memory: `mem0` or `honcho`."""
-    address: str = ""
+    address: Url = ""
     """The address of that service, if it is not the public one."""
     workspace: str = "hermes"
     """Whose memories they are: the user at Mem0, the workspace at Honcho."""
@@ -266,11 +274,11 @@ class WatchSettings(Struct, frozen=True, forbid_unknown_fields=True):
     policy: str = ""
     """The policy profile for incidents whose signal names none; empty means that of new
     sessions."""
-    webhook: str = ""
+    webhook: Url = ""
     """A URL that incident notices are posted to, as JSON with an `Idempotency-Key`."""
     notify: Names = ()
     """Chats that get incident notices, as `telegram:CHAT`, `matrix` or `all`."""
-    listen: str = ""
+    listen: ListenAddress = ""
     """The address that accepts alerts from Alertmanager, Grafana and PagerDuty, as
     `127.0.0.1:9911`; empty means only the runtime's own socket."""
     token: str = ""
@@ -290,7 +298,7 @@ class JobSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class GatewaySettings(Struct, frozen=True, forbid_unknown_fields=True):
-    listen: str = ""
+    listen: ListenAddress = ""
     """The address of the HTTP API and of channels that receive webhooks, as `127.0.0.1:9912`; empty
     means only the runtime's own socket."""
     token: str = ""

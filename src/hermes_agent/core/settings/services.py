@@ -1,8 +1,13 @@
 """Model services as data: address, wire format, and where the key comes from."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+Url = Annotated[str, Meta(
+    pattern=r"^(https?://[^\s/]\S*)?$",
+    description="an address that begins with http:// or https://",
+)]  # fmt: skip
 
 WireName = Literal[
     "openai-chat", "openai-responses", "anthropic", "gemini", "bedrock", "mistral", "local",
@@ -74,7 +79,7 @@ class ServiceSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
     wire: WireName | None = None
     """The wire format."""
-    url: str | None = None
+    url: Url | None = None
     """The base URL, without what the format appends."""
     url_variable: str | None = None
     """The environment variable that overrides the URL."""

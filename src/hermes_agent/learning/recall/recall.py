@@ -32,6 +32,8 @@ CANDIDATES = 20
 SESSION_CHARS, OUTCOME_CHARS = 4_000, 300
 LEAST_MEANING = 0.3
 """The least similarity by which a search finds something."""
+SHIPPED = 0.5
+"""How much a skill that came with Hermes counts beside what people said and did."""
 
 
 class RecallHit(Struct, frozen=True):
@@ -118,8 +120,10 @@ class Recall:
                 hits["message", ref] = RecallHit(
                     "message", ref, found.title, found.snippet, 0.0, found.time
                 )
-        documents = [(one.doc.kind, one.doc.ref) for one in fits]
-        scores = fused(documents, messages)
+        scores = fused([(one.doc.kind, one.doc.ref) for one in fits], messages)
+        for skill in await self._knowledge.skills():
+            if skill.by == "shipped" and ("skill", skill.name) in scores:
+                scores["skill", skill.name] *= SHIPPED
         best = sorted(scores, key=lambda one: -scores[one])[:limit]
         return [_scored(hits[one], scores[one]) for one in best]
 

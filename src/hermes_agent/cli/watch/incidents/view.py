@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple, TextIO
 
-from hermes_agent.cli.output.formatting import cells
+from hermes_agent.cli.output.formatting import cells, fitted
 from hermes_agent.core.text.terminal import clean
 
 TONES = {
@@ -33,12 +33,7 @@ class IncidentLine(NamedTuple):
 
 def cut(text: str, most: int) -> str:
     """On one line, at most this wide."""
-    line = " ".join(clean(text).split())
-    if cells(line) <= most:
-        return line
-    while line and cells(line) > most - 1:
-        line = line[: most - 1] if len(line) > most else line[:-1]
-    return line + "…"
+    return fitted(" ".join(clean(text).split()), most)
 
 
 class IncidentView:
