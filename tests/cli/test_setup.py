@@ -198,6 +198,8 @@ def test_an_import_that_is_interrupted_says_what_stays(fresh: Hermes) -> None:
         ("broken.json", "{", {}),
         ("deep.json", '{"a":' * 900 + "1" + "}" * 900, {}),
         ("deep.yaml", "[" * 900_000, {}),
+        ("bomb.yaml", "a0: &a0 {}\n"
+         + "".join(f"a{i + 1}: &a{i + 1} {{x: *a{i}, y: *a{i}}}\n" for i in range(40)), {}),
     ],
 )  # fmt: skip
 def test_keys_are_found_in_the_files_of_other_agents(

@@ -36,6 +36,8 @@ _KINDS = {
     "null": "empty",
 }
 _BOUNDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
+_MOST = 100_000
+"""How many values the references of a file may expand to: few lines can stand for billions."""
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
@@ -98,12 +100,20 @@ def _parse(text: str) -> Any:
     }
     loader = type("Loader", (safe,), {"yaml_implicit_resolvers": resolvers})
     try:
-        depth = 0  # the loader written in C crashes when that is large
+        total, opened, sizes = 0, list[tuple[str | None, int]](), dict[str | None, int]()
         for event in yaml.parse(text, Loader=loader):
-            depth += isinstance(event, yaml.CollectionStartEvent)
-            depth -= isinstance(event, yaml.CollectionEndEvent)
-            if depth > DEEPEST:
-                raise ValueError("nested too deeply")
+            total += 1
+            if isinstance(event, yaml.CollectionStartEvent):
+                opened.append((event.anchor, total))
+                if len(opened) > DEEPEST:  # the loader written in C would crash
+                    raise ValueError("nested too deeply")
+            elif isinstance(event, yaml.CollectionEndEvent):
+                anchor, before = opened.pop()
+                sizes[anchor] = total - before
+            elif isinstance(event, yaml.AliasEvent):
+                total += sizes.get(event.anchor, 0)
+                if total > _MOST:
+                    raise ValueError("its references expand to too many values")
         return yaml.load(text, Loader=loader)  # noqa: S506 - derived from the safe one
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
