@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 from hermes_agent.core.errors import UsageError
@@ -72,11 +72,11 @@ def columns(text: str) -> int:
     )
 
 
-def fitted(text: str, most: int) -> str:
+def fitted(text: str, most: int, measure: Callable[[str], int] = columns) -> str:
     """The text in at most so many columns; a mark shows that it was cut."""
-    if columns(text) <= most:
+    if measure(text) <= most:
         return text
-    while text and columns(text) >= most:
+    while text and measure(text) >= most:
         text = text[: min(len(text) - 1, most)]
     return f"{text}…"
 
@@ -149,7 +149,8 @@ def size(amount: float) -> str:
 
 
 def cells(text: str) -> int:
-    """The width of a text in columns."""
+    """The columns of a text, rather too many than too few: what is laid out by it must not be
+    wrapped by the terminal, where a line could look like another."""
     if text.isascii():
         return len(text)
     import unicodedata
