@@ -150,9 +150,8 @@ def typed_answer(question: Event, typed: str) -> str | None:
         if not word:
             return "no"
         return next((name for name in question["choices"] if word in (name, name[0])), None)
-    if typed.isdigit() and 1 <= int(typed) <= len(question["choices"]):
-        return str(question["choices"][int(typed) - 1])
-    return typed or None
+    numbered = {str(number): str(one) for number, one in enumerate(question["choices"], 1)}
+    return numbered.get(typed, typed) or None
 
 
 # a turn on a plain terminal

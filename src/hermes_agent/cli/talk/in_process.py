@@ -10,12 +10,8 @@ from typing import Any
 import msgspec
 
 from hermes_agent.cli.client.api import login_name
-from hermes_agent.cli.client.stream import (
-    TERMINAL,
-    answer_or_show,
-    drop_question,
-    print_question,
-)
+from hermes_agent.cli.client.questions import answer_or_show, drop_question, print_question
+from hermes_agent.cli.client.stream import TERMINAL
 from hermes_agent.cli.output.events import Printer
 from hermes_agent.cli.talk.turn import collect
 from hermes_agent.core import events as ev

@@ -72,6 +72,8 @@ STYLE = Style.from_dict(
 )  # fmt: skip
 """Only the terminal's own colours, and no backgrounds: its theme decides."""
 
+TOO_SMALL = "too small: make the window larger; until then, no key answers a question"
+
 BEGIN_UPDATE, END_UPDATE = "\x1b[?2026h", "\x1b[?2026l"
 """What is sent in between appears at once, where the terminal knows it; else they do nothing."""
 
@@ -175,7 +177,8 @@ class Screen:
             self._line_input.container(),
             bar,
         ]
-        return Layout(HSplit(rows), self._line_input.window)
+        small = Window(FormattedTextControl(TOO_SMALL), wrap_lines=True)
+        return Layout(HSplit(rows, window_too_small=small), self._line_input.window)
 
     @property
     def _columns(self) -> int:
@@ -297,7 +300,7 @@ class Screen:
         return [] if self._line_input.held else self._view.questions
 
     def _answer(self, id: str, answer: str) -> asyncio.Task[None]:
-        return self._start(self._do(lambda: self._talk.answer(id, answer)))
+        return self._start(self._do(lambda: self._talk.api.answer(id, answer)))
 
     def _submit(self) -> None:
         text, ignored = self._line_input.take()
