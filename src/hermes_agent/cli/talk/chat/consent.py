@@ -3,6 +3,7 @@
 A key answers only once the answers are drawn, and what is typed as a message stays one."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,7 +24,15 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.layout.controls import UIContent, UIControl
 from prompt_toolkit.utils import get_cwidth
 
-from hermes_agent.cli.output.consent import Row, answer_rows, expiry, rows, rule_rows
+from hermes_agent.cli.output.consent import (
+    Fold,
+    Row,
+    answer_rows,
+    expiry,
+    rows,
+    rule_rows,
+    wrapped,
+)
 from hermes_agent.cli.output.events import typed_answer
 from hermes_agent.cli.output.formatting import count
 from hermes_agent.core.text.consent import ConsentAnswer, ConsentView, consent_view
@@ -36,6 +45,8 @@ WORD_SECONDS = 0.25
 """A letter followed by another within this time begins a message."""
 RESERVED = 7
 """Lines below the pane: four of ours, an empty one, the input line and the status line."""
+NOT_FOLDED = Fold(sys.maxsize)
+"""All but what the lines above it say already."""
 
 STYLES = {
     "consent-title": "bold",
@@ -43,6 +54,7 @@ STYLES = {
     "consent-added": "ansigreen",
     "consent-removed": "ansired",
     "consent-quiet": "dim",
+    "consent-folded": "dim",
     "consent-chosen": "reverse",
     "consent-unread": "bold",
 }
@@ -81,11 +93,11 @@ class ConsentPane:
             FormattedTextControl(self._below),
             dont_extend_height=True,
             wrap_lines=True,
-            height=Dimension(min=2, weight=50),
+            height=self._least_below,
         )
         self._held = ""
         """A message that was begun before, while the question is answered."""
-        self._begin("")
+        self._begin(None)
         buffer.on_text_changed += lambda _: self._typed()
         self.container = ConditionalContainer(
             HSplit(
@@ -102,14 +114,15 @@ class ConsentPane:
 
     # state
 
-    def _begin(self, id: str) -> None:
-        self._id = id
+    def _begin(self, question: Event | None) -> None:
+        self._id = question["id"] if question is not None else ""
         self._drawn = 0.0
         self._armed = False
         self._pending: tuple[str, asyncio.TimerHandle] | None = None
         """A letter that answers unless another follows."""
         self._answering = False
-        self._chosen = -1
+        self._chosen = 0 if question is not None and question["purpose"] != "question" else -1
+        """The safe answer, where consent is asked for."""
         self._offset = self._height = 0
         self._follow = False
         self._whole = False
@@ -125,21 +138,18 @@ class ConsentPane:
     def question(self) -> Event | None:
         """The oldest open one."""
         found = next(iter(self._questions()), None)
-        id = found["id"] if found is not None else ""
-        if id != self._id:
+        if self._id != (found["id"] if found is not None else ""):
             self._cancel()
-            self._begin(id)
-            if not id and self._held:
+            self._begin(found)
+            if found is None and self._held:
                 held, self._held = self._held, ""
                 self._buffer.insert_text(held)
         return found
 
     def _view(self, question: Event) -> ConsentView:
-        key = (question["id"], question.get("agreed"))
-        if self._viewed is None or self._viewed[0] != key:
-            self._viewed = (key, consent_view(question))
-        if self._chosen < 0 and question["purpose"] != "question":
-            self._chosen = 0  # the safe answer
+        agreed = question.get("agreed")
+        if self._viewed is None or self._viewed[0] != agreed:
+            self._viewed = (agreed, consent_view(question))
         return self._viewed[1]
 
     def _typed(self) -> None:
@@ -170,18 +180,17 @@ class ConsentPane:
     # what is shown
 
     def _rows(self, question: Event, width: int) -> list[Row]:
-        key = (question["id"], width, self._whole, self._with_rule, question.get("agreed"))
+        view = self._view(question)
+        fold = None if self._whole else NOT_FOLDED
+        fold = fold if any(one.extra for one in view.sections) else None
+        key = (view, width, fold, self._with_rule)
         if self._laid[0] != key:
-            view = self._view(question)
-            if not self._whole:
-                kept = tuple(one for one in view.sections if not one.extra)
-                view = ConsentView(view.title, kept, view.answers, view.rule)
-            found = list(rows(view, width, measure=get_cwidth))
+            found = list(rows(view, width, fold, get_cwidth))
             if question["purpose"] == "approval":
                 lasting = [one for one in view.answers if one.value in ("session", "always")]
                 found += answer_rows(lasting, width, get_cwidth)
             if self._with_rule:
-                found += rule_rows(view)
+                found += rule_rows(view, width, get_cwidth)
             self._laid = (key, found)
             self._read = bytearray(len(found))
         return self._laid[1]
@@ -213,8 +222,13 @@ class ConsentPane:
 
     def wanted(self, width: int) -> int:
         """How many lines it takes if there is room; not all, unless all were asked for."""
+        room, at_first = self._room()
+        return min(len(self.all(width)), room if self._whole else at_first)
+
+    def _room(self) -> tuple[int, int]:
+        """The most lines for the pane, and how many it takes unless all is asked for."""
         room = max(get_app().output.get_size().rows - RESERVED, 2)
-        return min(len(self.all(width)), room if self._whole else max(room * 2 // 3, min(room, 8)))
+        return room, max(room * 2 // 3, min(room, 8))
 
     def _choices(self, question: Event, width: int) -> list[Row]:
         answers = self._view(question).answers
@@ -230,21 +244,23 @@ class ConsentPane:
         question = self.question
         if question is None:
             return []
+        if self._answering or not self._armed:
+            said = "answering" if self._answering else "one moment"
+            return [("class:consent-quiet", f"  {said} …")]
+        return [*self._unread(), *self._keys_or_answers(question), *self._notes(question)]
+
+    def _keys_or_answers(self, question: Event) -> StyleAndTextTuples:
         view = self._view(question)
-        above, notes = self._unread(), self._notes(question)
-        if self._answering:
-            return [("class:consent-quiet", "  answering …")]
-        if not self._armed:
-            return [("class:consent-quiet", "  one moment …")]
         if self._buffer.text and (self._not_an_answer or question["purpose"] != "question"):
             drops = "sets it aside" if self._not_an_answer else "drops it"
             text = f"  Enter sends what you typed as a message; Tab {drops} to answer this"
-            if typed_answer(question, self._buffer.text.strip()) not in (None, "no"):
+            agrees = typed_answer(question, self._buffer.text.strip()) not in (None, "no")
+            if agrees and self._letters():
                 text = f"  words don't answer this: Tab {drops}, then press a single letter"
-            return [*above, ("class:consent-quiet", f"{text}\n"), *notes]
+            return [("class:consent-quiet", f"{text}\n")]
         if question["purpose"] == "question":
-            keys = "↑↓ choose, Enter answers; or type an answer" if view.answers else ""
-            return [*above, ("class:consent-quiet", f"  {keys or 'type an answer'}\n"), *notes]
+            keys = "↑↓ choose, Enter answers; or " if view.answers else ""
+            return [("class:consent-quiet", f"  {keys}type an answer\n")]
         bar: StyleAndTextTuples = [("", "  ")]
         for at, one in enumerate(view.answers):
             chosen = at == self._chosen
@@ -253,23 +269,28 @@ class ConsentPane:
         shows = ["←→ Enter", *(["v less" if self._whole else "v all"] if self._folds(view) else [])]
         shows += ["r rule"] if view.rule else []
         bar.append(("class:consent-quiet", f"  {' · '.join(shows)}\n"))
-        meaning = ("class:consent-quiet", self._meaning(view.answers))
-        return [*above, *bar, meaning, ("", "\n"), *notes]
+        return [*bar, ("class:consent-quiet", f"{self._meaning(view.answers)}\n")]
+
+    def _least_below(self) -> Dimension:
+        """Room for what is not read and for the keys: none answers where they cannot be seen."""
+        lines = "".join(text for _, text, *_ in self._below()).split("\n")
+        shown = lines[: 2 if self._read.count(0) else 1]
+        columns = get_app().output.get_size().columns
+        rows = sum(-(-get_cwidth(line) // columns) or 1 for line in shown)
+        return Dimension(min=max(rows, 2), weight=50)
 
     def _folds(self, view: ConsentView) -> bool:
-        """Whether more can be shown, or is."""
-        extra = any(one.extra for one in view.sections)
-        return self._whole or extra or len(self._laid[1]) > self._height
+        """Whether more can be shown at once, or is."""
+        room, at_first = self._room()
+        grows = room > at_first and len(self._laid[1]) > self._height
+        return self._whole or grows or any(one.extra for one in view.sections)
 
     def _meaning(self, answers: Sequence[ConsentAnswer]) -> str:
         text = f"    {answers[self._chosen].label}: {answers[self._chosen].meaning}"
         room = get_app().output.get_size().columns - 1
         if get_cwidth(text) <= room:
             return text
-        text = text[:room]
-        while get_cwidth(text) > room - 19:
-            text = text[:-1]
-        return f"{text} … (scroll for all)"
+        return f"{wrapped(text, max(room - 19, 8), get_cwidth)[0]} … (scroll for all)"
 
     def _unread(self) -> StyleAndTextTuples:
         """Above the answers: a small terminal has no room for what is below them."""
@@ -282,7 +303,7 @@ class ConsentPane:
         total = len(self._questions())
         words = [f"1 of {total}"] if total > 1 else []
         words += [left] if (left := expiry(question, time.time())) else []
-        read = all(self._read) and len(self._read) > self._height
+        read = not self._read.count(0) and len(self._read) > self._height
         words += ["PgUp/PgDn scroll"] if read else []
         return [("class:consent-quiet", f"  {' · '.join(words)}")]
 
