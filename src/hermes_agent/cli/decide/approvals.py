@@ -14,11 +14,11 @@ from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.client.api import RuntimeClient, by_prefix, quoted
 from hermes_agent.cli.client.follower import reach
 from hermes_agent.cli.output.consent import Fold, answer_rows, expiry, painted, rows, rule_rows
+from hermes_agent.cli.output.events import typed_answer
 from hermes_agent.core.text.consent import consent_view
 
 FOLD = 24
 """Rows of each section that a list shows."""
-SHORT = {"y": "yes", "n": "no", "s": "session", "a": "always"}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,8 +56,7 @@ def _answer(options: argparse.Namespace) -> int:
 
 def answer_question(api: RuntimeClient, prefix: str, answer: str, name: str = "") -> dict[str, Any]:
     question = by_prefix(api.get("/v1/questions"), "id", prefix, "open question", "approvals")
-    if question["purpose"] != "question":
-        answer = SHORT.get(answer.lower(), answer.lower())
+    answer = typed_answer(question, answer) or answer
     return reach(api, lambda: api.answer(question["id"], answer, name))
 
 

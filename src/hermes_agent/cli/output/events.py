@@ -150,8 +150,9 @@ def typed_answer(question: Event, typed: str) -> str | None:
         if not word:
             return "no"
         return next((name for name in question["choices"] if word in (name, name[0])), None)
-    numbered = {str(number): str(one) for number, one in enumerate(question["choices"], 1)}
-    return numbered.get(typed, typed) or None
+    from hermes_agent.core.text.consent import numbered_choice  # late: few turns ask
+
+    return numbered_choice(question["choices"], typed) or None
 
 
 # a turn on a plain terminal

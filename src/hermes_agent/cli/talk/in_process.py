@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,5 @@ class _Asking:
             self._answering = asyncio.create_task(self._answer(question, answer))
 
     async def _answer(self, question: Event, answer: str) -> None:
-        try:
+        with suppress(NotFound):  # answered elsewhere or expired; the turn continues
             await self._runtime.sessions.answer(question["id"], answer, login_name())
-        except NotFound:
-            return  # answered elsewhere or expired; the turn continues

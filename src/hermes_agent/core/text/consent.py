@@ -78,6 +78,11 @@ def consent_view(question: Mapping[str, Any]) -> ConsentView:
     return ConsentView(title, tuple(sections), tuple(_answers(question)), _rule(question))
 
 
+def numbered_choice(choices: Sequence[str], typed: str) -> str:
+    """The choice with the number that was typed, else what was typed."""
+    return {str(number): one for number, one in enumerate(choices, 1)}.get(typed, typed)
+
+
 # what would happen
 
 

@@ -45,6 +45,7 @@ WORD_SECONDS = 0.25
 """A letter followed by another within this time begins a message."""
 RESERVED = 7
 """Lines below the pane: four of ours, an empty one, the input line and the status line."""
+NO_QUESTION: Event = {"id": "", "purpose": "", "text": "", "choices": ()}
 NOT_FOLDED = Fold(sys.maxsize)
 """All but what the lines above it say already."""
 
@@ -97,7 +98,7 @@ class ConsentPane:
         )
         self._held = ""
         """A message that was begun before, while the question is answered."""
-        self._begin(None)
+        self._begin(NO_QUESTION)
         buffer.on_text_changed += lambda _: self._typed()
         self.container = ConditionalContainer(
             HSplit(
@@ -108,20 +109,20 @@ class ConsentPane:
                     self._below_window,
                 ]
             ),
-            Condition(lambda: self.question is not None),
+            Condition(lambda: self.is_open),
         )
         self.keys = self._bindings()
 
     # state
 
-    def _begin(self, question: Event | None) -> None:
-        self._id = question["id"] if question is not None else ""
+    def _begin(self, question: Event) -> None:
+        self._id = question["id"]
         self._drawn = 0.0
         self._armed = False
         self._pending: tuple[str, asyncio.TimerHandle] | None = None
         """A letter that answers unless another follows."""
         self._answering = False
-        self._chosen = 0 if question is not None and question["purpose"] != "question" else -1
+        self._chosen = -1 if question["purpose"] == "question" else 0
         """The safe answer, where consent is asked for."""
         self._offset = self._height = 0
         self._follow = False
@@ -135,18 +136,28 @@ class ConsentPane:
         """What is in the input line was begun before the answers were drawn."""
 
     @property
-    def question(self) -> Event | None:
-        """The oldest open one."""
-        found = next(iter(self._questions()), None)
-        if self._id != (found["id"] if found is not None else ""):
+    def question(self) -> Event:
+        """The oldest open one, or `NO_QUESTION`."""
+        found = next(iter(self._questions()), NO_QUESTION)
+        if self._id != found["id"]:
             self._cancel()
             self._begin(found)
-            if found is None and self._held:
+            if found is NO_QUESTION and self._held:
                 held, self._held = self._held, ""
                 self._buffer.insert_text(held)
         return found
 
-    def _view(self, question: Event) -> ConsentView:
+    @property
+    def is_open(self) -> bool:
+        return self.question is not NO_QUESTION
+
+    @property
+    def is_free(self) -> bool:
+        """Whether words answer it, rather than letters."""
+        return bool(self.question["purpose"] == "question")
+
+    def _view(self) -> ConsentView:
+        question = self.question
         agreed = question.get("agreed")
         if self._viewed is None or self._viewed[0] != agreed:
             self._viewed = (agreed, consent_view(question))
@@ -167,26 +178,26 @@ class ConsentPane:
     def _waits(self) -> bool:
         """Whether a key may answer now."""
         drawn = self._below_window in get_app().layout.visible_windows
-        asked = self.question is not None and drawn  # a window may be too small for the answers
+        asked = self.is_open and drawn  # a window may be too small for the answers
         return asked and self._armed and not self._answering and not self._buffer.text
 
-    def _send(self, question: Event, answer: str) -> None:
+    def _send(self, answer: str) -> None:
         self._answering = True
-        self._answer(question["id"], answer).add_done_callback(self._answered)
+        self._answer(self._id, answer).add_done_callback(self._answered)
 
     def _answered(self, _done: object) -> None:
         self._answering = False  # it is still open if that failed, or others must agree
 
     # what is shown
 
-    def _rows(self, question: Event, width: int) -> list[Row]:
-        view = self._view(question)
+    def _rows(self, width: int) -> list[Row]:
+        view = self._view()
         fold = None if self._whole else NOT_FOLDED
         fold = fold if any(one.extra for one in view.sections) else None
         key = (view, width, fold, self._with_rule)
         if self._laid[0] != key:
             found = list(rows(view, width, fold, get_cwidth))
-            if question["purpose"] == "approval":
+            if self.question["purpose"] == "approval":
                 lasting = [one for one in view.answers if one.value in ("session", "always")]
                 found += answer_rows(lasting, width, get_cwidth)
             if self._with_rule:
@@ -197,9 +208,6 @@ class ConsentPane:
 
     def shown(self, width: int, height: int) -> list[Row]:
         """The rows on the screen, which has room for so many."""
-        question = self.question
-        if question is None:
-            return []
         if not self._drawn:
             self._drawn = time.monotonic()
             asyncio.get_running_loop().call_later(QUIET_SECONDS + 0.02, get_app().invalidate)
@@ -213,12 +221,8 @@ class ConsentPane:
         return found[self._offset : end]
 
     def all(self, width: int) -> list[Row]:
-        question = self.question
-        if question is None:
-            return []
-        found = self._rows(question, width)
-        asks = question["purpose"] == "question"
-        return [*found, *self._choices(question, width)] if asks else found
+        found = self._rows(width)
+        return [*found, *self._choices(width)] if self.is_free else found
 
     def wanted(self, width: int) -> int:
         """How many lines it takes if there is room; not all, unless all were asked for."""
@@ -230,8 +234,8 @@ class ConsentPane:
         room = max(get_app().output.get_size().rows - RESERVED, 2)
         return room, max(room * 2 // 3, min(room, 8))
 
-    def _choices(self, question: Event, width: int) -> list[Row]:
-        answers = self._view(question).answers
+    def _choices(self, width: int) -> list[Row]:
+        answers = self._view().answers
         chosen = answers[self._chosen].key if self._chosen >= 0 else ""
         found = list(answer_rows(answers, width, get_cwidth, chosen))
         if self._follow:  # keep the chosen one in sight
@@ -241,24 +245,21 @@ class ConsentPane:
         return found
 
     def _below(self) -> StyleAndTextTuples:
-        question = self.question
-        if question is None:
-            return []
         if self._answering or not self._armed:
             said = "answering" if self._answering else "one moment"
             return [("class:consent-quiet", f"  {said} …")]
-        return [*self._unread(), *self._keys_or_answers(question), *self._notes(question)]
+        return [*self._unread(), *self._keys_or_answers(), *self._notes()]
 
-    def _keys_or_answers(self, question: Event) -> StyleAndTextTuples:
-        view = self._view(question)
-        if self._buffer.text and (self._not_an_answer or question["purpose"] != "question"):
+    def _keys_or_answers(self) -> StyleAndTextTuples:
+        view = self._view()
+        if self._buffer.text and (self._not_an_answer or not self.is_free):
             drops = "sets it aside" if self._not_an_answer else "drops it"
             text = f"  Enter sends what you typed as a message; Tab {drops} to answer this"
-            agrees = typed_answer(question, self._buffer.text.strip()) not in (None, "no")
-            if agrees and self._letters():
+            agrees = typed_answer(self.question, self._buffer.text.strip()) not in (None, "no")
+            if agrees and not self.is_free:
                 text = f"  words don't answer this: Tab {drops}, then press a single letter"
             return [("class:consent-quiet", f"{text}\n")]
-        if question["purpose"] == "question":
+        if self.is_free:
             keys = "↑↓ choose, Enter answers; or " if view.answers else ""
             return [("class:consent-quiet", f"  {keys}type an answer\n")]
         bar: StyleAndTextTuples = [("", "  ")]
@@ -298,11 +299,11 @@ class ConsentPane:
         more = f"  {count(unread, 'line')} not read yet: PgDn\n"
         return [("class:consent-unread", more)] if unread else []
 
-    def _notes(self, question: Event) -> StyleAndTextTuples:
+    def _notes(self) -> StyleAndTextTuples:
         """How many questions are open, when this one expires."""
         total = len(self._questions())
         words = [f"1 of {total}"] if total > 1 else []
-        words += [left] if (left := expiry(question, time.time())) else []
+        words += [left] if (left := expiry(self.question, time.time())) else []
         read = not self._read.count(0) and len(self._read) > self._height
         words += ["PgUp/PgDn scroll"] if read else []
         return [("class:consent-quiet", f"  {' · '.join(words)}")]
@@ -311,79 +312,69 @@ class ConsentPane:
 
     def enter(self, typed: str) -> bool:
         """Enter was pressed; whether it answered, or may not do anything else."""
-        question = self.question
-        if question is None or typed.startswith("/"):
+        if not self.is_open or typed.startswith("/"):
             return False
         if not typed:
             self._cancel()
-            answers = self._view(question).answers
+            answers = self._view().answers
             if self._waits() and 0 <= self._chosen < len(answers):
-                self._send(question, answers[self._chosen].value)
+                self._send(answers[self._chosen].value)
             return True
-        answer = typed_answer(question, typed)
+        answer = typed_answer(self.question, typed)
         if answer is None or self._not_an_answer or not self._armed:
             return False
         # Words may have been pasted or typed ahead: they can refuse, but not agree.
-        if question["purpose"] == "question" or answer == "no":
+        if self.is_free or answer == "no":
             self._buffer.reset()
-            self._send(question, answer)
+            self._send(answer)
         return True
 
     def _bindings(self) -> KeyBindings:
         keys = KeyBindings()
-        open = Condition(lambda: self.question is not None)
+        open = Condition(lambda: self.is_open)
         waits = Condition(self._waits)
-        asked = Condition(lambda: self._waits() and bool(self._letters()))
-        picks = Condition(lambda: self._waits() and not self._letters())
+        free = Condition(lambda: self.is_free)
         pending = Condition(lambda: self._pending is not None)
-        drafted = Condition(
-            lambda: self.question is not None
-            and bool(self._buffer.text) and not self._buffer.text.startswith("/")
-        )  # fmt: skip
+        drafted = Condition(lambda: self._buffer.text[:1] not in ("", "/"))
         for letter in "ynsaYNvr?":
-            keys.add(letter, filter=asked)(self._letter)
+            keys.add(letter, filter=waits & ~free)(self._letter)
         for key, step in (("left", -1), ("right", 1)):
-            keys.add(key, filter=asked)(lambda _, step=step: self._choose(step))
+            keys.add(key, filter=waits & ~free)(lambda _, step=step: self._choose(step))
         for key, step in (("up", -1), ("down", 1)):
-            keys.add(key, filter=asked)(lambda _, step=step: self._scroll(step))
-            keys.add(key, filter=picks)(lambda _, step=step: self._choose(step))
+            keys.add(key, filter=waits & ~free)(lambda _, step=step: self._scroll(step))
+            keys.add(key, filter=waits & free)(lambda _, step=step: self._choose(step))
         keys.add("pageup", filter=open)(lambda _: self._scroll(-self._page()))
         keys.add("pagedown", filter=open)(lambda _: self._scroll(self._page()))
         keys.add("home", filter=waits)(lambda _: self._scroll(-len(self._laid[1])))
         keys.add("end", filter=waits)(lambda _: self._scroll(len(self._laid[1])))
-        keys.add("tab", filter=drafted)(lambda _: self._set_aside())
+        keys.add("tab", filter=open & drafted)(lambda _: self._set_aside())
         keys.add(Keys.Any, filter=pending)(self._second)
         keys.add(Keys.BracketedPaste, filter=open)(self._pasted)
         return keys
 
     def _letters(self) -> dict[str, int]:
-        """The answers by their letters; none for a question with free answers."""
-        question = self.question
-        if question is None or question["purpose"] == "question":
-            return {}
-        return {one.key: at for at, one in enumerate(self._view(question).answers)}
+        """The answers by their letters."""
+        return {one.key: at for at, one in enumerate(self._view().answers)}
 
     def _letter(self, event: KeyPressEvent) -> None:
         letter, waiting = event.data.lower(), event.app.key_processor.input_queue
         typed = bool(waiting) and (len(waiting[0].key) == 1 or waiting[0].key == Keys.ControlM)
-        question = self.question
-        if question is None or typed or self._pending is not None:
+        if typed or self._pending is not None:
             self._second(event)  # many letters at once are no answer
             return
         self._chosen = self._letters().get(letter, self._chosen)
         wait = asyncio.get_running_loop().call_later
-        timer = wait(WORD_SECONDS, self._confirm, question["id"], letter)
+        timer = wait(WORD_SECONDS, self._confirm, self._id, letter)
         self._pending = (event.data, timer)
 
     def _confirm(self, id: str, letter: str) -> None:
         """No other letter followed."""
         self._pending = None
-        question = self.question
-        if question is None or question["id"] != id or not self._waits():
+        if self.question["id"] != id or not self._waits():
             return
-        view, at = self._view(question), self._letters().get(letter)
+        view, at = self._view(), self._letters().get(letter)
         if at is not None:
-            self._send(question, view.answers[at].value)
+            self._send(view.answers[at].value)
         elif letter == "r" and view.rule:
             self._with_rule = not self._with_rule
             self._offset = 1_000_000 if self._with_rule else 0
@@ -405,7 +396,7 @@ class ConsentPane:
         return letter
 
     def _pasted(self, event: KeyPressEvent) -> None:
-        answers = self._waits() and not self._letters()
+        answers = self._waits() and self.is_free
         self._buffer.insert_text(self._cancel())
         self._paste(event)
         self._not_an_answer = not answers
@@ -417,10 +408,9 @@ class ConsentPane:
         self._buffer.reset()
 
     def _choose(self, step: int) -> None:
-        question = self.question
-        if question is not None and (answers := self._view(question).answers):
+        if answers := self._view().answers:
             self._chosen = max(0, min(self._chosen + step, len(answers) - 1))
-            self._follow = question["purpose"] == "question"
+            self._follow = self.is_free
 
     def _scroll(self, step: int) -> None:
         self._offset = max(0, self._offset + step)

@@ -223,18 +223,17 @@ class Screen:
     @property
     def _folded_out(self) -> bool:
         """A question hides the panel: both together would be too high."""
-        return self._open and self._consent.question is None
+        return self._open and not self._consent.is_open
 
     def _fold(self, _event: KeyPressEvent) -> None:
-        if self._consent.question is None:
+        if not self._consent.is_open:
             self._open, self._panel_top = not self._open, None
 
     def _scroll(self, pages: int) -> None:
         self._panel_top = (self._panel_top or 0) + pages * (self._room() - 2)
 
     def _prompt(self) -> str:
-        question = self._consent.question
-        return "answer: " if question and question["purpose"] == "question" else "> "
+        return "answer: " if self._consent.is_free else "> "
 
     def _bar(self) -> StyleAndTextTuples:
         return [*status_line(self._view, self._talk, self._columns, get_cwidth, time.monotonic())]
@@ -292,7 +291,7 @@ class Screen:
             buffer.insert_text("\n")
         elif not self._consent.enter(typed) and typed:
             self._submit()
-            if self._consent.question is not None and not typed.startswith("/"):
+            if self._consent.is_open and not typed.startswith("/"):
                 self._print(ViewPiece("quiet", "queued; the question is still open"))
 
     def _questions(self) -> list[Event]:
