@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.output.consent import Fold, answer_rows, expiry, question_lines, rows
+from hermes_agent.cli.output.consent import (
+    Fold,
+    answer_rows,
+    expiry,
+    question_lines,
+    rows,
+    rule_rows,
+)
 from hermes_agent.cli.output.formatting import cells
 from hermes_agent.core.text.consent import consent_view, grant_words, rule_words
 
@@ -149,6 +156,13 @@ def test_no_text_breaks_the_words_of_a_rule(text: str) -> None:
     rule = f'- id: a\n  match:\n    text: {quoted}\n    terminal: "local"\n  then: allow\n'
     ((words, _),) = rule_words(rule)
     assert words.startswith("exactly `rm ")
+
+
+def test_a_rule_is_wrapped_like_all_else() -> None:
+    view = consent_view(asked("terminal {}", proposal=RULE.replace("git", "x" * 200)))
+    shown = [row.text for row in rule_rows(view, 40)]
+    assert all(cells(line) <= 40 for line in shown)
+    assert "x" * 200 in "".join(line[6:] for line in shown)
 
 
 def test_when_it_expires_is_said() -> None:

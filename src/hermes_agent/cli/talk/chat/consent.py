@@ -61,24 +61,9 @@ STYLES = {
 }
 
 
-class _Scrolled(UIControl):
-    """The rows of a question for exactly the lines that the layout has for them."""
+class ConsentPane(UIControl):
+    """The rows of a question, in exactly the lines that the layout has for them."""
 
-    def __init__(self, pane: "ConsentPane") -> None:
-        self._pane = pane
-
-    def preferred_height(self, width: int, *_limits: object) -> int:
-        return self._pane.wanted(width)
-
-    def create_content(self, width: int, height: int) -> UIContent:
-        found = self._pane.shown(width, height)
-        lines: list[StyleAndTextTuples] = [
-            [(f"class:consent-{row.mark}" if row.mark else "", row.text)] for row in found
-        ]
-        return UIContent(lambda at: lines[at], len(lines))
-
-
-class ConsentPane:
     def __init__(
         self,
         questions: Callable[[], Sequence[Event]],
@@ -103,9 +88,7 @@ class ConsentPane:
         self.container = ConditionalContainer(
             HSplit(
                 [
-                    Window(
-                        _Scrolled(self), dont_extend_height=True, height=Dimension(min=1, weight=50)
-                    ),
+                    Window(self, dont_extend_height=True, height=Dimension(min=1, weight=50)),
                     self._below_window,
                 ]
             ),
@@ -206,28 +189,32 @@ class ConsentPane:
             self._read = bytearray(len(found))
         return self._laid[1]
 
-    def shown(self, width: int, height: int) -> list[Row]:
+    def create_content(self, width: int, height: int) -> UIContent:
         """The rows on the screen, which has room for so many."""
         if not self._drawn:
             self._drawn = time.monotonic()
             asyncio.get_running_loop().call_later(QUIET_SECONDS + 0.02, get_app().invalidate)
         self._arm()
-        found = self.all(width)
+        found = self._all(width)
         self._read.extend(bytes(len(found) - len(self._read)))
         self._height = height
         self._offset = max(0, min(self._offset, len(found) - height))
         end = min(self._offset + height, len(found))
         self._read[self._offset : end] = b"\1" * (end - self._offset)
-        return found[self._offset : end]
+        lines: list[StyleAndTextTuples] = [
+            [(f"class:consent-{row.mark}" if row.mark else "", row.text)]
+            for row in found[self._offset : end]
+        ]
+        return UIContent(lambda at: lines[at], len(lines))
 
-    def all(self, width: int) -> list[Row]:
+    def _all(self, width: int) -> list[Row]:
         found = self._rows(width)
         return [*found, *self._choices(width)] if self.is_free else found
 
-    def wanted(self, width: int) -> int:
+    def preferred_height(self, width: int, *_limits: object) -> int:
         """How many lines it takes if there is room; not all, unless all were asked for."""
         room, at_first = self._room()
-        return min(len(self.all(width)), room if self._whole else at_first)
+        return min(len(self._all(width)), room if self._whole else at_first)
 
     def _room(self) -> tuple[int, int]:
         """The most lines for the pane, and how many it takes unless all is asked for."""
@@ -274,11 +261,12 @@ class ConsentPane:
 
     def _least_below(self) -> Dimension:
         """Room for what is not read and for the keys: none answers where they cannot be seen."""
-        lines = "".join(text for _, text, *_ in self._below()).split("\n")
-        shown = lines[: 2 if self._read.count(0) else 1]
+        unread = self._unread()
+        text = "".join(text for _, text, *_ in (*unread, *self._keys_or_answers()))
         columns = get_app().output.get_size().columns
-        rows = sum(-(-get_cwidth(line) // columns) or 1 for line in shown)
-        return Dimension(min=max(rows, 2), weight=50)
+        lines = text.split("\n")[: len(unread) + 1]
+        needed = sum(-(-get_cwidth(line) // columns) for line in lines)
+        return Dimension(min=max(needed, 2), weight=50)
 
     def _folds(self, view: ConsentView) -> bool:
         """Whether more can be shown at once, or is."""
