@@ -98,6 +98,11 @@ def test_what_looks_like_a_secret_hides_nothing_without_a_mark() -> None:
     assert "     2 │ y" in [row.text for row in rows(consent_view(question), 80, Fold(10))]
 
 
+def test_a_reason_that_differs_in_the_text_is_shown_all_the_same() -> None:
+    shown = question_lines(asked('terminal {"command":"a"}', reason="a [redacted] part"))
+    assert {"  it deletes", "    a [redacted] part"} < set(shown)
+
+
 def test_a_change_of_a_file_is_a_diff_and_its_dangers_are_marked_in_it() -> None:
     question = written(400) | {
         "change": "changes an existing file of 9 lines: 1 added, 1 removed\n"

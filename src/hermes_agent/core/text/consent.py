@@ -154,7 +154,7 @@ def _effect(
         if len(lines) == 1 and key != "command":
             continue
         noted = notes.get(key, {})
-        lines = lines[:-1] if not lines[-1] else lines  # the end of the last line
+        lines = lines[:-1] if lines[-1:] == [""] else lines  # the end of the last line
         several = len(lines) > 1
         whole = tuple(
             ConsentLine(
