@@ -50,15 +50,10 @@ NOT_FOLDED = Fold(sys.maxsize)
 """All but what the lines above it say already."""
 
 STYLES = {
-    "consent-title": "bold",
-    "consent-danger": "bold ansired",
-    "consent-added": "ansigreen",
-    "consent-removed": "ansired",
-    "consent-quiet": "dim",
-    "consent-folded": "dim",
-    "consent-chosen": "reverse",
-    "consent-unread": "bold",
-}
+    "title": "bold", "danger": "bold ansired", "added": "ansigreen", "removed": "ansired",
+    "quiet": "class:quiet", "folded": "class:quiet", "chosen": "reverse",
+}  # fmt: skip
+"""Of rows, by their marks."""
 
 
 class ConsentPane(UIControl):
@@ -202,8 +197,7 @@ class ConsentPane(UIControl):
         end = min(self._offset + height, len(found))
         self._read[self._offset : end] = b"\1" * (end - self._offset)
         lines: list[StyleAndTextTuples] = [
-            [(f"class:consent-{row.mark}" if row.mark else "", row.text)]
-            for row in found[self._offset : end]
+            [(STYLES.get(row.mark, ""), row.text)] for row in found[self._offset : end]
         ]
         return UIContent(lambda at: lines[at], len(lines))
 
@@ -234,7 +228,7 @@ class ConsentPane(UIControl):
     def _below(self) -> StyleAndTextTuples:
         if self._answering or not self._armed:
             said = "answering" if self._answering else "one moment"
-            return [("class:consent-quiet", f"  {said} …")]
+            return [("class:quiet", f"  {said} …")]
         return [*self._unread(), *self._keys_or_answers(), *self._notes()]
 
     def _keys_or_answers(self) -> StyleAndTextTuples:
@@ -245,19 +239,19 @@ class ConsentPane(UIControl):
             agrees = typed_answer(self.question, self._buffer.text.strip()) not in (None, "no")
             if agrees and not self.is_free:
                 text = f"  words don't answer this: Tab {drops}, then press a single letter"
-            return [("class:consent-quiet", f"{text}\n")]
+            return [("class:quiet", f"{text}\n")]
         if self.is_free:
             keys = "↑↓ choose, Enter answers; or " if view.answers else ""
-            return [("class:consent-quiet", f"  {keys}type an answer\n")]
+            return [("class:quiet", f"  {keys}type an answer\n")]
         bar: StyleAndTextTuples = [("", "  ")]
         for at, one in enumerate(view.answers):
             chosen = at == self._chosen
             text = f"{'▸' if chosen else ' '}{one.key} {one.label} "
-            bar += [("class:consent-chosen" if chosen else "", text), ("", " ")]
+            bar += [("reverse" if chosen else "", text), ("", " ")]
         shows = ["←→ Enter", *(["v less" if self._whole else "v all"] if self._folds(view) else [])]
         shows += ["r rule"] if view.rule else []
-        bar.append(("class:consent-quiet", f"  {' · '.join(shows)}\n"))
-        return [*bar, ("class:consent-quiet", f"{self._meaning(view.answers)}\n")]
+        bar.append(("class:quiet", f"  {' · '.join(shows)}\n"))
+        return [*bar, ("class:quiet", f"{self._meaning(view.answers)}\n")]
 
     def _least_below(self) -> Dimension:
         """Room for what is not read and for the keys: none answers where they cannot be seen."""
@@ -285,7 +279,7 @@ class ConsentPane(UIControl):
         """Above the answers: a small terminal has no room for what is below them."""
         unread = self._read.count(0)
         more = f"  {count(unread, 'line')} not read yet: PgDn\n"
-        return [("class:consent-unread", more)] if unread else []
+        return [("bold", more)] if unread else []
 
     def _notes(self) -> StyleAndTextTuples:
         """How many questions are open, when this one expires."""
@@ -294,7 +288,7 @@ class ConsentPane(UIControl):
         words += [left] if (left := expiry(self.question, time.time())) else []
         read = not self._read.count(0) and len(self._read) > self._height
         words += ["PgUp/PgDn scroll"] if read else []
-        return [("class:consent-quiet", f"  {' · '.join(words)}")]
+        return [("class:quiet", f"  {' · '.join(words)}")]
 
     # keys
 

@@ -37,7 +37,6 @@ from hermes_agent.cli.output.consent import wrapped
 from hermes_agent.cli.output.formatting import cells
 from hermes_agent.cli.talk.chat.attachments import expand
 from hermes_agent.cli.talk.chat.commands import is_slash, run_slash
-from hermes_agent.cli.talk.chat.consent import STYLES as CONSENT_STYLES
 from hermes_agent.cli.talk.chat.consent import ConsentPane
 from hermes_agent.cli.talk.chat.input import MessageInput
 from hermes_agent.cli.talk.chat.rendering import render
@@ -67,7 +66,6 @@ STYLE = Style.from_dict(
         "completion-menu.meta.completion": "noinherit dim",
         "completion-menu.meta.completion.current": "noinherit reverse",
         "scrollbar.background": "noinherit", "scrollbar.button": "noinherit reverse",
-        **CONSENT_STYLES,
     }
 )  # fmt: skip
 """Only the terminal's own colours, and no backgrounds: its theme decides."""
