@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from hermes_agent.cli.output.consent import Fold, answer_rows, expiry, question_lines, rows
+from hermes_agent.cli.output.consent import (
+    Fold,
+    answer_rows,
+    expiry,
+    question_lines,
+    rows,
+    rule_rows,
+)
 from hermes_agent.cli.output.formatting import cells
 from hermes_agent.core.text.consent import consent_view, grant_words, rule_words
 
@@ -91,6 +98,11 @@ def test_what_looks_like_a_secret_hides_nothing_without_a_mark() -> None:
     assert "     2 │ y" in [row.text for row in rows(consent_view(question), 80, Fold(10))]
 
 
+def test_a_reason_that_differs_in_the_text_is_shown_all_the_same() -> None:
+    shown = question_lines(asked('terminal {"command":"a"}', reason="a [redacted] part"))
+    assert {"  it deletes", "    a [redacted] part"} < set(shown)
+
+
 def test_a_change_of_a_file_is_a_diff_and_its_dangers_are_marked_in_it() -> None:
     question = written(400) | {
         "change": "changes an existing file of 9 lines: 1 added, 1 removed\n"
@@ -149,6 +161,13 @@ def test_no_text_breaks_the_words_of_a_rule(text: str) -> None:
     rule = f'- id: a\n  match:\n    text: {quoted}\n    terminal: "local"\n  then: allow\n'
     ((words, _),) = rule_words(rule)
     assert words.startswith("exactly `rm ")
+
+
+def test_a_rule_is_wrapped_like_all_else() -> None:
+    view = consent_view(asked("terminal {}", proposal=RULE.replace("git", "x" * 200)))
+    shown = [row.text for row in rule_rows(view, 40)]
+    assert all(cells(line) <= 40 for line in shown)
+    assert "x" * 200 in "".join(line[6:] for line in shown)
 
 
 def test_when_it_expires_is_said() -> None:

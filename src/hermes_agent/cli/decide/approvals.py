@@ -5,21 +5,20 @@ lists, for the rest of the session; `always` adds the rule that the question sho
 nobody answers in time is refused. `hermes approvals show ID` shows one in full."""
 
 import argparse
-import os
 import shutil
 import sys
 import time
 from typing import Any
 
 from hermes_agent.cli.actions import add_action, add_actions, connect, emit
-from hermes_agent.cli.client.api import RuntimeClient, by_prefix, login_name, quoted
+from hermes_agent.cli.client.api import RuntimeClient, by_prefix, quoted
 from hermes_agent.cli.client.follower import reach
 from hermes_agent.cli.output.consent import Fold, answer_rows, expiry, painted, rows, rule_rows
+from hermes_agent.cli.output.events import typed_answer
 from hermes_agent.core.text.consent import consent_view
 
 FOLD = 24
 """Rows of each section that a list shows."""
-SHORT = {"y": "yes", "n": "no", "s": "session", "a": "always"}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def _list(options: argparse.Namespace) -> int:
     found = connect().get("/v1/questions")
-    return emit(options, found, questions_text(found, time.time(), colour=_colour()))
+    return emit(options, found, questions_text(found, time.time()))
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -45,9 +44,9 @@ def _show(options: argparse.Namespace) -> int:
     found = api.get(f"/v1/questions/{quoted(row['id'])}")
     view = consent_view(found)
     shown = [*rows(view, _width()), *answer_rows(view.answers, _width())]
-    shown += rule_rows(view) if view.rule else ()
-    head = f"{_head(found, time.time())}\n"
-    return emit(options, found, head + painted(shown, colour=_colour()))
+    shown += rule_rows(view, _width()) if view.rule else ()
+    text = f"{_head(found, time.time())}\n{painted(shown, sys.stdout)}"
+    return emit(options, found, text)
 
 
 def _answer(options: argparse.Namespace) -> int:
@@ -57,16 +56,11 @@ def _answer(options: argparse.Namespace) -> int:
 
 def answer_question(api: RuntimeClient, prefix: str, answer: str, name: str = "") -> dict[str, Any]:
     question = by_prefix(api.get("/v1/questions"), "id", prefix, "open question", "approvals")
-    if question["purpose"] != "question":
-        answer = SHORT.get(answer.lower(), answer.lower())
-    body: dict[str, object] = {"answer": answer, "by": name or login_name()}
-    done: dict[str, Any] = reach(
-        api, lambda: api.post(f"/v1/questions/{quoted(question['id'])}", body)
-    )
-    return done
+    answer = typed_answer(question, answer) or answer
+    return reach(api, lambda: api.answer(question["id"], answer, name))
 
 
-def questions_text(found: list[dict[str, Any]], now: float, *, colour: bool = False) -> str:
+def questions_text(found: list[dict[str, Any]], now: float) -> str:
     if not found:
         return "no open questions"
     lines = []
@@ -76,16 +70,12 @@ def questions_text(found: list[dict[str, Any]], now: float, *, colour: bool = Fa
         view = consent_view(row)
         shown = [*rows(view, width, fold), *answer_rows(view.answers, width)]
         lines.append(_head(row, now))
-        lines += [f"  {line}" for line in painted(shown, colour=colour).split("\n")]
+        lines += [f"  {line}" for line in painted(shown, sys.stdout).split("\n")]
     return "\n".join([*lines, "hint: `hermes approvals answer ID yes|no|session|always|TEXT`"])
 
 
 def _head(row: dict[str, Any], now: float) -> str:
     return f"{row['id']}  session {row['session']}, {row['purpose']}, {expiry(row, now)}"
-
-
-def _colour() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def _width() -> int:

@@ -2,12 +2,11 @@
 folded, how many are left out. Dangerous lines are never among those."""
 
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from hermes_agent.cli.home import home_folder
-from hermes_agent.cli.output.formatting import cells, count, span
+from hermes_agent.cli.output.formatting import cells, count, has_colour, span
 from hermes_agent.core.text.consent import (
     ConsentAnswer,
     ConsentLine,
@@ -20,7 +19,9 @@ GUTTER = 5
 """Columns before a line of the effect: a mark, its number, a blank."""
 RISKS = 30
 """Dangers listed where the view is folded."""
-TINTS = {"danger": "1;31", "added": "32", "removed": "31", "quiet": "2", "title": "1"}
+TINTS = {
+    "danger": "1;31", "added": "32", "removed": "31", "quiet": "2", "folded": "2", "title": "1",
+}  # fmt: skip
 
 Measure = Callable[[str], int]
 
@@ -28,7 +29,7 @@ Measure = Callable[[str], int]
 class Row(NamedTuple):
     text: str
     mark: str = ""
-    """A mark of a line, or `title`."""
+    """A mark of a line, `title`, or `folded`: it counts what is left out."""
 
 
 class Fold(NamedTuple):
@@ -46,12 +47,13 @@ def rows(
     for section in view.sections:
         title = f"  {section.title}"
         if section.extra and fold:
-            yield Row(f"{title}, as changed by the lines above: {fold.more}", "quiet")
+            title = f"{title}, as changed by the lines above: {fold.more}"
+            yield from _title_rows(title, "folded", width, measure)
             continue
         if section.title:
             mark = "danger" if section.title == "dangerous" else "title"
             yield from _title_rows(title, mark, width, measure)
-        laid = ((line, list(_line_rows(section, line, width, measure))) for line in section.lines)
+        laid = _line_rows(section, width, measure)
         if fold is None:
             yield from (row for _, found in laid for row in found)
         else:
@@ -80,32 +82,29 @@ def _folded(laid: Iterable[tuple[ConsentLine, list[Row]]], fold: Fold) -> Iterat
         hidden += len(found[room:])
     yield from kept
     if hidden:
-        yield Row(f"    … {count(hidden, 'more line')}, {fold.more}", "quiet")
+        yield Row(f"    … {count(hidden, 'more line')}, {fold.more}", "folded")
 
 
 def _line_rows(
-    section: ConsentSection, line: ConsentLine, width: int, measure: Measure
-) -> Iterator[Row]:
-    text = line.text.expandtabs(4)
-    if section.title == "dangerous":
-        first, rest = "  ! ", "    "
-    elif section.prose or not section.title:
-        first = rest = "    "
-    else:
-        sign = "!" if line.mark == "danger" else " "
-        number = str(line.number or "")
-        first, rest = f"{sign}{number:>{GUTTER}} │ ", f"{'':>{GUTTER + 1}} │ "
-    room = max(width - len(first), 8) if width else 0
-    if section.prose and room and measure(text) == len(text):
-        parts = textwrap.wrap(text, room, drop_whitespace=True) or [""]
-    else:
-        parts = wrapped(text, room, measure)
-    if line.note and measure(parts[-1]) + measure(line.note) + 5 <= room:
-        parts[-1] += f"   ← {line.note}"
-    elif line.note:
-        parts += wrapped(f"↑ {line.note}", room, measure)
-    for at, part in enumerate(parts):
-        yield Row((rest if at else first) + part, line.mark)
+    section: ConsentSection, width: int, measure: Measure
+) -> Iterator[tuple[ConsentLine, list[Row]]]:
+    """Each line with its rows."""
+    exact = section.title != "dangerous" and not section.prose and bool(section.title)
+    first = "  ! " if section.title == "dangerous" else "    "
+    rest = f"{'':>{GUTTER + 1}} │ " if exact else "    "
+    room = max(width - len(rest), 8) if width else 0
+    for line in section.lines:
+        if exact:
+            sign = "!" if line.mark == "danger" else " "
+            first = f"{sign}{line.number or '':>{GUTTER}} │ "
+        parts = wrapped(line.text.expandtabs(4), room, measure, words=section.prose)
+        if line.note and measure(parts[-1]) + measure(line.note) + 5 <= room:
+            parts[-1] += f"   ← {line.note}"
+        elif line.note:
+            parts += wrapped(f"↑ {line.note}", room, measure)
+        found = [Row(first + parts[0], line.mark)]
+        found += [Row(rest + part, line.mark) for part in parts[1:]]
+        yield line, found
 
 
 def wrapped(text: str, room: int, measure: Measure, *, words: bool = False) -> list[str]:
@@ -114,23 +113,16 @@ def wrapped(text: str, room: int, measure: Measure, *, words: bool = False) -> l
     if room <= 0 or measure(text) <= room:
         return [text]
     found: list[str] = []
-    if text.isascii():
-        while text:
-            space = text.rfind(" ", room // 2, room) if words and len(text) > room else -1
-            end = space + 1 or room
-            found.append(text[:end])
-            text = text[end:]
-        return found
-    now: list[str] = []
-    used = 0
-    for letter in text:
+    start = used = 0
+    for at, letter in enumerate(text):
         wide = measure(letter)
-        if used + wide > room and now:
-            found.append("".join(now))
-            now, used = [], 0
-        now.append(letter)
+        if used + wide > room and at > start:
+            space = text.rfind(" ", (start + at) // 2, at) if words else -1
+            end = space + 1 or at
+            found.append(text[start:end])
+            start, used = end, measure(text[end:at])
         used += wide
-    return [*found, "".join(now)]
+    return [*found, text[start:]]
 
 
 def answer_rows(
@@ -156,10 +148,12 @@ def rule_added(question: Mapping[str, Any]) -> str:
     return f"\n  added to {file}: {ids}\n  delete it there and Hermes asks again"
 
 
-def rule_rows(view: ConsentView) -> Iterator[Row]:
+def rule_rows(view: ConsentView, width: int = 0, measure: Measure = cells) -> Iterator[Row]:
     """The rule that "always" would add, as a diff of its file."""
-    yield Row("  always would add to policies/approved.yaml:", "title")
-    yield from (Row(f"    + {line}", "added") for line in view.rule)
+    yield from _title_rows("  always would add to policies/approved.yaml:", "title", width, measure)
+    for line in view.rule:
+        for at, part in enumerate(wrapped(line, max(width - 6, 8) if width else 0, measure)):
+            yield Row(("      " if at else "    + ") + part, "added")
 
 
 def expiry(question: Mapping[str, Any], now: float) -> str:
@@ -179,7 +173,9 @@ def question_lines(question: Mapping[str, Any]) -> list[str]:
     return [row.text for row in (*rows(view, 0), *answer_rows(view.answers))]
 
 
-def painted(found: Iterable[Row], *, colour: bool) -> str:
+def painted(found: Iterable[Row], stream: IO[str]) -> str:
+    """The rows in their colours, where the stream takes them."""
+    colour = has_colour(stream)
     return "\n".join(
         f"\x1b[{TINTS[row.mark]}m{row.text}\x1b[0m" if colour and row.mark in TINTS else row.text
         for row in found

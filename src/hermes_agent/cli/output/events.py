@@ -150,9 +150,9 @@ def typed_answer(question: Event, typed: str) -> str | None:
         if not word:
             return "no"
         return next((name for name in question["choices"] if word in (name, name[0])), None)
-    if typed.isdigit() and 1 <= int(typed) <= len(question["choices"]):
-        return str(question["choices"][int(typed) - 1])
-    return typed or None
+    from hermes_agent.core.text.consent import numbered_choice  # late: few turns ask
+
+    return numbered_choice(question["choices"], typed) or None
 
 
 # a turn on a plain terminal

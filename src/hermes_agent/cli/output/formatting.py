@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 from hermes_agent.core.errors import UsageError
@@ -61,22 +61,22 @@ def headed(text: str) -> str:
 
 
 def cells(text: str) -> int:
-    """How many columns of a terminal a text takes: emoji and East Asian letters take two."""
+    """The columns of a text, rather too many than too few: what is laid out by it must not be
+    wrapped by the terminal, where a line could look like another."""
     if text.isascii():
         return len(text)
-    from unicodedata import category, east_asian_width
+    from unicodedata import combining, east_asian_width
 
     return sum(
-        0 if category(letter) in ("Mn", "Me", "Cf") else 1 + (east_asian_width(letter) in "WF")
-        for letter in text
+        0 if combining(letter) else 1 + (east_asian_width(letter) in "WF") for letter in text
     )
 
 
-def fitted(text: str, most: int) -> str:
+def fitted(text: str, most: int, measure: Callable[[str], int] = cells) -> str:
     """The text in at most so many columns; a mark shows that it was cut."""
-    if cells(text) <= most:
+    if measure(text) <= most:
         return text
-    while text and cells(text) >= most:
+    while text and measure(text) >= most:
         text = text[: min(len(text) - 1, most)]
     return f"{text}…"
 

@@ -4,18 +4,15 @@ import asyncio
 import logging
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from hermes_agent.cli.client.api import login_name
-from hermes_agent.cli.client.stream import (
-    TERMINAL,
-    answer_or_show,
-    drop_question,
-    print_question,
-)
+from hermes_agent.cli.client.questions import answer_or_show, drop_question, print_question
+from hermes_agent.cli.client.stream import TERMINAL
 from hermes_agent.cli.output.events import Printer
 from hermes_agent.cli.talk.turn import collect
 from hermes_agent.core import events as ev
@@ -132,7 +129,5 @@ class _Asking:
             self._answering = asyncio.create_task(self._answer(question, answer))
 
     async def _answer(self, question: Event, answer: str) -> None:
-        try:
+        with suppress(NotFound):  # answered elsewhere or expired; the turn continues
             await self._runtime.sessions.answer(question["id"], answer, login_name())
-        except NotFound:
-            return  # answered elsewhere or expired; the turn continues

@@ -59,16 +59,15 @@ def collect(event: Event, outcome: Event) -> None:
 
 def _answering(api: "RuntimeClient", events: "EventStream") -> Callable[[Event], None]:
     """Ask questions on the terminal and pass the answers on."""
-    from hermes_agent.cli.client.api import login_name
     from hermes_agent.cli.client.follower import reach
-    from hermes_agent.cli.client.stream import ask_question
 
     def answer(question: Event) -> None:
+        from hermes_agent.cli.client.questions import ask_question
+
         chosen = ask_question(question, events)
         if chosen is not None:
             with suppress(NotFound):  # answered elsewhere or expired; the turn continues
-                body: dict[str, object] = {"answer": chosen, "by": login_name()}
-                reach(api, lambda: api.post(f"/v1/questions/{question['id']}", body))
+                reach(api, lambda: api.answer(question["id"], chosen))
 
     return answer
 

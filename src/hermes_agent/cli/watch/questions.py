@@ -7,14 +7,14 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
 
-from hermes_agent.cli.client.api import RuntimeClient, login_name, quoted, session_path
-from hermes_agent.cli.client.stream import (
-    TERMINAL,
+from hermes_agent.cli.client.api import RuntimeClient, session_path
+from hermes_agent.cli.client.questions import (
     answer_or_show,
     drop_question,
     print_prompt,
     print_question,
 )
+from hermes_agent.cli.client.stream import TERMINAL
 from hermes_agent.cli.output.formatting import one_line
 from hermes_agent.core.errors import NotFound, UsageError
 
@@ -92,9 +92,8 @@ class FollowedQuestions:
         if answer is None:
             return
         self.asking = None
-        body: dict[str, object] = {"answer": answer, "by": login_name()}
         try:
-            self._api.post(f"/v1/questions/{quoted(question['id'])}", body)
+            self._api.answer(question["id"], answer)
         except NotFound:
             drop_question(None)
         except UsageError as error:

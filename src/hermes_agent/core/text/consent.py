@@ -65,34 +65,39 @@ class ConsentView:
     answers: tuple[ConsentAnswer, ...]
     rule: tuple[str, ...] = ()
     """The rule that "always" adds, as YAML."""
-    expires: float = 0.0
 
 
 def consent_view(question: Mapping[str, Any]) -> ConsentView:
     """The view of a question: the event `question_asked` or a row of `/v1/questions`."""
-    text, purpose = question["text"], question["purpose"]
-    expires = question.get("expires", 0.0)
-    if purpose != "approval" or not question.get("reason"):
-        first, *more = visible(text).split("\n")
-        body = _section("", more, prose=True)
-        sections = [*_risks(question), *((body,) if more else ()), *_people(question)]
-        answers = tuple(_choices(question) if purpose == "question" else _answers(question))
-        return ConsentView(first, tuple(sections), answers, _rule(question), expires)
+    if question["purpose"] == "approval" and question.get("reason"):
+        title, sections = _effect_and_reason(question)
+    else:
+        title, *more = visible(question["text"]).split("\n")
+        body = [_section("", more, prose=True)] if more else []
+        sections = [*_risks(question), *body, *_people(question)]
+    return ConsentView(title, tuple(sections), tuple(_answers(question)), _rule(question))
+
+
+def numbered_choice(choices: Sequence[str], typed: str) -> str:
+    """The choice with the number that was typed, else what was typed."""
+    return {str(number): one for number, one in enumerate(choices, 1)}.get(typed, typed)
+
+
+# what would happen
+
+
+def _effect_and_reason(question: Mapping[str, Any]) -> tuple[str, list[ConsentSection]]:
+    """What a call would do and why it is asked about: as a title, and as sections."""
     reason = question["reason"]
-    tool, blocks = _call(text.removesuffix(f"\n{reason}"))
+    tool, blocks = _call(question["text"].removesuffix(f"\n{reason}"))
     why = _section("why Hermes asks", visible(reason).split("\n"), prose=True)
     path = next((lines[0] for key, lines in blocks if key == "path" and len(lines) == 1), "")
     effect = list(_effect(question, [one for one in blocks if one != ("path", [path])]))
     short = sum(len(one.lines) for one in effect) <= SHORT
-    between = (*effect, why) if short else (why, *effect)
-    sections = [*_risks(question), *_people(question), *between]
     asks = _TITLES.get((tool, bool(path))) or f"Allow {tool}"
     title = f"{_on_one_line(' '.join(filter(None, (asks, path, question.get('where', '')))))}?"
-    answers = tuple(_answers(question))
-    return ConsentView(title, tuple(sections), answers, _rule(question), expires)
-
-
-# what would happen
+    between = (*effect, why) if short else (why, *effect)
+    return title, [*_risks(question), *_people(question), *between]
 
 
 def _call(shown: str) -> tuple[str, list[tuple[str, list[str]]]]:
@@ -131,18 +136,15 @@ def _effect(
 ) -> Iterator[ConsentSection]:
     change, *diff = question.get("change", "").split("\n")
     told = bool(diff) and _HIDDEN not in question["change"]
-    risky: dict[str, dict[int, list[str]]] = {}
-    for risk in question.get("risks", ()):
-        noted = risky.setdefault(risk.get("argument", ""), {})
-        noted.setdefault(risk.get("line", 0), []).append(risk["what"])
+    notes = _notes(question.get("risks", ()))
     short = [(key, lines[0]) for key, lines in blocks if len(lines) == 1 and key != "command"]
     if short:
         yield _section("with", [f"{_on_one_line(key)}: {visible(text)}" for key, text in short])
     if diff:
         marked = {
-            lines[at - 1]: "; ".join(dict.fromkeys(notes))
+            lines[at - 1]: note
             for key, lines in blocks
-            for at, notes in risky.get(key, {}).items()
+            for at, note in notes.get(key, {}).items()
             if 0 < at <= len(lines)
         }
         yield ConsentSection(visible(change), tuple(_diff_lines(diff, marked)))
@@ -151,19 +153,31 @@ def _effect(
     for key, lines in blocks:
         if len(lines) == 1 and key != "command":
             continue
-        notes = risky.get(key, {})
-        lines = lines[:-1] if not lines[-1] else lines  # the end of the last line
+        noted = notes.get(key, {})
+        lines = lines[:-1] if lines[-1:] == [""] else lines  # the end of the last line
+        several = len(lines) > 1
         whole = tuple(
-            _numbered(text, number if len(lines) > 1 else 0, notes.get(number, ()))
+            ConsentLine(
+                visible(text),
+                "danger" if number in noted else "",
+                noted.get(number, ""),
+                number if several else 0,
+            )
             for number, text in enumerate(lines, 1)
         )
-        counted = f" · {len(lines):,} lines" if len(lines) > 1 else ""
+        counted = f" · {len(lines):,} lines" if several else ""
         yield ConsentSection(f"{_on_one_line(key)}{counted}", whole, extra=told)
 
 
-def _numbered(text: str, number: int, notes: Sequence[str]) -> ConsentLine:
-    note = "; ".join(dict.fromkeys(notes))
-    return ConsentLine(visible(text), "danger" if note else "", note, number)
+def _notes(risks: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, str]]:
+    """What is dangerous, by the argument and the line in which it is."""
+    found: dict[str, dict[int, str]] = {}
+    for risk in risks:
+        noted, line = found.setdefault(risk.get("argument", ""), {}), risk.get("line", 0)
+        said = noted.get(line, "")
+        if risk["what"] not in said.split("; "):
+            noted[line] = f"{said}; {risk['what']}" if said else risk["what"]
+    return found
 
 
 def _diff_lines(diff: list[str], marked: Mapping[str, str]) -> Iterator[ConsentLine]:
@@ -217,12 +231,11 @@ def _on_one_line(text: str) -> str:
 # what the answers mean
 
 
-def _choices(question: Mapping[str, Any]) -> Iterator[ConsentAnswer]:
-    for number, choice in enumerate(question["choices"], 1):
-        yield ConsentAnswer(choice, str(number), _on_one_line(choice))
-
-
 def _answers(question: Mapping[str, Any]) -> Iterator[ConsentAnswer]:
+    if question["purpose"] == "question":
+        for number, choice in enumerate(question["choices"], 1):
+            yield ConsentAnswer(choice, str(number), _on_one_line(choice))
+        return
     meanings = {"no": "refuses it", "yes": "allows it once"}
     if question["purpose"] == "budget":
         meanings = {"no": "stops", "yes": "continues"}
@@ -263,17 +276,15 @@ def grant_words(grant: str) -> tuple[str, str]:
 
 def _subject_words(subject: str) -> str:
     if subject.startswith("="):
-        text = subject[1:]
-        cut = _DIGEST.search(text)
-        return f"exactly what is shown here, `{_on_one_line(text[: cut.start()])} …`" if cut else (
-            f"exactly `{_on_one_line(text)}`"
-        )  # fmt: skip
+        text, cut = _DIGEST.subn("", subject[1:])
+        shown = _on_one_line(text)
+        return f"exactly what is shown here, `{shown} …`" if cut else f"exactly `{shown}`"
     word, _, rest = subject.partition(" ")
     if word in _ACCESS and rest:
         return f"{_ACCESS[word]} {_on_one_line(rest)}"
-    return f"connections to {_on_one_line(rest)}" if word == "host" and rest else (
-        f"any `{_on_one_line(subject)}`"
-    )  # fmt: skip
+    if word == "host" and rest:
+        return f"connections to {_on_one_line(rest)}"
+    return f"any `{_on_one_line(subject)}`"
 
 
 def rule_words(proposal: str) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,12 @@ from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.gateway import Button, ChatBinding, Identity, PseudonymHasher
 from hermes_agent.core.ports import Sessions
 from hermes_agent.core.records import Parked, Question
-from hermes_agent.core.text.consent import ConsentSection, consent_view
+from hermes_agent.core.text.consent import (
+    ConsentSection,
+    ConsentView,
+    consent_view,
+    numbered_choice,
+)
 from hermes_agent.core.text.terminal import visible
 from hermes_agent.gateway.access.identities import names, who
 from hermes_agent.host.context import RuntimeContext
@@ -48,8 +53,9 @@ def render_question(
 ) -> RenderedQuestion:
     """`elsewhere`: not in the chat of its session, where the next message is the answer."""
     hash = question_hash(ids, question.id)
-    lines, meanings = [_shown(question)], []
-    for answer in consent_view(to_builtins(question)).answers:
+    view = consent_view(to_builtins(question))
+    lines, meanings = [_shown(question, view)], []
+    for answer in view.answers:
         if question.purpose == "approval" and answer.value in ("session", "always"):
             if group and answer.value == "always":
                 continue
@@ -81,10 +87,9 @@ def render_parked(parked: Parked, ids: PseudonymHasher, *, buttons: bool) -> Ren
     return RenderedQuestion(text, _rows(made) if buttons else ())
 
 
-def _shown(question: Question) -> str:
+def _shown(question: Question, view: ConsentView) -> str:
     match question.purpose:
         case "approval":
-            view = consent_view(to_builtins(question))
             body = "\n".join(line for one in view.sections for line in _lines(one))
             parts = [_part(text, SHOW.format(question.id)) for text in (view.title, body)]
             return "May I do this?\n" + _code("\n".join(parts))
@@ -203,9 +208,8 @@ class AnswerHandler:
                 "several questions are open" if len(fit) > 1 else "no such question is open",
                 "name one by its id; /approvals lists them for owners",
             )
-        if fit[0].purpose == "question" and answer.isdecimal() and fit[0].choices:
-            at = int(answer) - 1
-            answer = fit[0].choices[at] if 0 <= at < len(fit[0].choices) else answer
+        if fit[0].purpose == "question":
+            answer = numbered_choice(fit[0].choices, answer)
         await self._answer(identity, fit[0], answer)
         return f"{answer}: noted"
 
@@ -225,10 +229,8 @@ class AnswerHandler:
             if one.session == binding.session and one.purpose == "question":
                 if not may_answer(identity, one, binding):
                     return False
-                at = int(text) - 1 if text.isdecimal() and len(text) < 4 else -1
-                chosen = one.choices[at] if 0 <= at < len(one.choices) else text
                 try:
-                    await self._answer(identity, one, chosen)
+                    await self._answer(identity, one, numbered_choice(one.choices, text))
                 except HermesError:
                     return False  # it was just answered elsewhere
                 return True

@@ -6,9 +6,8 @@ from typing import Any
 
 from mcp.types import CallToolResult, ElicitResult, TextContent
 
-from hermes_agent.cli.client.stream import answer_or_refuse
 from hermes_agent.cli.output.consent import question_lines
-from hermes_agent.cli.output.events import call_line, event_line
+from hermes_agent.cli.output.events import call_line, event_line, typed_answer
 from hermes_agent.cli.output.formatting import dollars, one_line
 from hermes_agent.cli.output.transcript import messages
 from hermes_agent.cli.talk.turn import collect
@@ -94,7 +93,7 @@ def answer_of(question: Event, said: ElicitResult) -> str:
     """Only a clear yes counts; anything else is no."""
     given = (said.content or {}).get("answer") if said.action == "accept" else None
     if question["purpose"] == "question":
-        return answer_or_refuse(question, str(given).strip()) if given is not None else DECLINED
+        return DECLINED if given is None else typed_answer(question, str(given).strip()) or ""
     return str(given) if given in _offered(question) else "no"
 
 

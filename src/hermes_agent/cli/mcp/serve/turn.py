@@ -26,7 +26,7 @@ from mcp.types import (
     InputRequiredResult,
 )
 
-from hermes_agent.cli.client.api import RuntimeClient, quoted, session_path
+from hermes_agent.cli.client.api import RuntimeClient, session_path
 from hermes_agent.cli.client.follower import TurnFollower, reach
 from hermes_agent.cli.mcp.serve.text import answer_of, form, progress_lines, turn_result
 from hermes_agent.cli.output.formatting import one_line
@@ -317,10 +317,9 @@ class ServedTurn:
 
 async def answer(api: RuntimeClient, question: Event, said: ElicitResult, by: str) -> str:
     """Pass an answer on; returns why it is not accepted, or nothing."""
-    body: dict[str, object] = {"answer": answer_of(question, said), "by": by}
-    path = f"/v1/questions/{quoted(question['id'])}"
+    given = answer_of(question, said)
     try:
-        await run_sync(reach, api, lambda: api.post(path, body))
+        await run_sync(reach, api, lambda: api.answer(question["id"], given, by))
     except NotFound:
         return ""  # answered elsewhere or expired; the turn continues
     except HermesError as error:

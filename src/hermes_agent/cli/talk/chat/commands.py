@@ -156,8 +156,7 @@ def _cost(talk: ChatSession, _words: str) -> str:
 
 
 def _undo(talk: ChatSession, words: str) -> str:
-    _needs_session(talk)
-    if not words.removeprefix("#").isdigit() and words:
+    if not words.removeprefix("#").isdecimal() and words:
         raise UsageError(f"not a number: {words!r}", "/undo 2 goes back two messages; /undo #12")
     done = _rewind(talk, _report(talk, words))
     talk.draft = done["text"]
@@ -180,7 +179,6 @@ def _rewind(talk: ChatSession, report: dict[str, Any]) -> dict[str, Any]:
 
 
 def _retry(talk: ChatSession, words: str) -> str:
-    _needs_session(talk)
     report = _report(talk, "")
     if report["effects"] and words != "anyway":
         return (
@@ -192,9 +190,8 @@ def _retry(talk: ChatSession, words: str) -> str:
 
 
 def _branch(talk: ChatSession, words: str) -> str:
-    _needs_session(talk)
     first, _, rest = words.partition(" ")
-    message, name = (first, rest) if first[:1] == "#" and first[1:].isdigit() else ("", words)
+    message, name = (first, rest) if first[:1] == "#" and first[1:].isdecimal() else ("", words)
     name = session_name(name.strip()) if name.strip() else ""
     branch = talk.act("branch", message=int(message[1:] or 0), name=name)
     talk.enter(branch)
@@ -202,25 +199,17 @@ def _branch(talk: ChatSession, words: str) -> str:
 
 
 def _compact(talk: ChatSession, _words: str) -> str:
-    _needs_session(talk)
     done = talk.act("compact")
     shorter = f"about {done['before']:,} tokens are now {done['after']:,}"
     return f"{count(done['messages'], 'message')} summarised: {shorter}"
 
 
 def _context(talk: ChatSession, _words: str) -> str:
-    _needs_session(talk)
     return context_text(talk.look("context"))
 
 
 def _diff(talk: ChatSession, words: str) -> str:
-    _needs_session(talk)
     return changes_text(talk.session(), talk.journal(), words)
-
-
-def _needs_session(talk: ChatSession) -> None:
-    if not talk.id:
-        raise UsageError("there is no conversation yet", "write something first")
 
 
 def _model(talk: ChatSession, words: str) -> str:

@@ -3,6 +3,7 @@
 A key answers only once the answers are drawn, and what is typed as a message stays one."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,7 +24,15 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.layout.controls import UIContent, UIControl
 from prompt_toolkit.utils import get_cwidth
 
-from hermes_agent.cli.output.consent import Row, answer_rows, expiry, rows, rule_rows
+from hermes_agent.cli.output.consent import (
+    Fold,
+    Row,
+    answer_rows,
+    expiry,
+    rows,
+    rule_rows,
+    wrapped,
+)
 from hermes_agent.cli.output.events import typed_answer
 from hermes_agent.cli.output.formatting import count
 from hermes_agent.core.text.consent import ConsentAnswer, ConsentView, consent_view
@@ -36,36 +45,20 @@ WORD_SECONDS = 0.25
 """A letter followed by another within this time begins a message."""
 RESERVED = 7
 """Lines below the pane: four of ours, an empty one, the input line and the status line."""
+NO_QUESTION: Event = {"id": "", "purpose": "", "text": "", "choices": ()}
+NOT_FOLDED = Fold(sys.maxsize)
+"""All but what the lines above it say already."""
 
 STYLES = {
-    "consent-title": "bold",
-    "consent-danger": "bold ansired",
-    "consent-added": "ansigreen",
-    "consent-removed": "ansired",
-    "consent-quiet": "dim",
-    "consent-chosen": "reverse",
-    "consent-unread": "bold",
-}
+    "title": "bold", "danger": "bold ansired", "added": "ansigreen", "removed": "ansired",
+    "quiet": "class:quiet", "folded": "class:quiet", "chosen": "reverse",
+}  # fmt: skip
+"""Of rows, by their marks."""
 
 
-class _Scrolled(UIControl):
-    """The rows of a question for exactly the lines that the layout has for them."""
+class ConsentPane(UIControl):
+    """The rows of a question, in exactly the lines that the layout has for them."""
 
-    def __init__(self, pane: "ConsentPane") -> None:
-        self._pane = pane
-
-    def preferred_height(self, width: int, *_limits: object) -> int:
-        return self._pane.wanted(width)
-
-    def create_content(self, width: int, height: int) -> UIContent:
-        found = self._pane.shown(width, height)
-        lines: list[StyleAndTextTuples] = [
-            [(f"class:consent-{row.mark}" if row.mark else "", row.text)] for row in found
-        ]
-        return UIContent(lambda at: lines[at], len(lines))
-
-
-class ConsentPane:
     def __init__(
         self,
         questions: Callable[[], Sequence[Event]],
@@ -81,35 +74,34 @@ class ConsentPane:
             FormattedTextControl(self._below),
             dont_extend_height=True,
             wrap_lines=True,
-            height=Dimension(min=2, weight=50),
+            height=self._least_below,
         )
         self._held = ""
         """A message that was begun before, while the question is answered."""
-        self._begin("")
+        self._begin(NO_QUESTION)
         buffer.on_text_changed += lambda _: self._typed()
         self.container = ConditionalContainer(
             HSplit(
                 [
-                    Window(
-                        _Scrolled(self), dont_extend_height=True, height=Dimension(min=1, weight=50)
-                    ),
+                    Window(self, dont_extend_height=True, height=Dimension(min=1, weight=50)),
                     self._below_window,
                 ]
             ),
-            Condition(lambda: self.question is not None),
+            Condition(lambda: self.is_open),
         )
         self.keys = self._bindings()
 
     # state
 
-    def _begin(self, id: str) -> None:
-        self._id = id
+    def _begin(self, question: Event) -> None:
+        self._id = question["id"]
         self._drawn = 0.0
         self._armed = False
         self._pending: tuple[str, asyncio.TimerHandle] | None = None
         """A letter that answers unless another follows."""
         self._answering = False
-        self._chosen = -1
+        self._chosen = -1 if question["purpose"] == "question" else 0
+        """The safe answer, where consent is asked for."""
         self._offset = self._height = 0
         self._follow = False
         self._whole = False
@@ -122,24 +114,31 @@ class ConsentPane:
         """What is in the input line was begun before the answers were drawn."""
 
     @property
-    def question(self) -> Event | None:
-        """The oldest open one."""
-        found = next(iter(self._questions()), None)
-        id = found["id"] if found is not None else ""
-        if id != self._id:
+    def question(self) -> Event:
+        """The oldest open one, or `NO_QUESTION`."""
+        found = next(iter(self._questions()), NO_QUESTION)
+        if self._id != found["id"]:
             self._cancel()
-            self._begin(id)
-            if not id and self._held:
+            self._begin(found)
+            if found is NO_QUESTION and self._held:
                 held, self._held = self._held, ""
                 self._buffer.insert_text(held)
         return found
 
-    def _view(self, question: Event) -> ConsentView:
-        key = (question["id"], question.get("agreed"))
-        if self._viewed is None or self._viewed[0] != key:
-            self._viewed = (key, consent_view(question))
-        if self._chosen < 0 and question["purpose"] != "question":
-            self._chosen = 0  # the safe answer
+    @property
+    def is_open(self) -> bool:
+        return self.question is not NO_QUESTION
+
+    @property
+    def is_free(self) -> bool:
+        """Whether words answer it, rather than letters."""
+        return bool(self.question["purpose"] == "question")
+
+    def _view(self) -> ConsentView:
+        question = self.question
+        agreed = question.get("agreed")
+        if self._viewed is None or self._viewed[0] != agreed:
+            self._viewed = (agreed, consent_view(question))
         return self._viewed[1]
 
     def _typed(self) -> None:
@@ -157,67 +156,67 @@ class ConsentPane:
     def _waits(self) -> bool:
         """Whether a key may answer now."""
         drawn = self._below_window in get_app().layout.visible_windows
-        asked = self.question is not None and drawn  # a window may be too small for the answers
+        asked = self.is_open and drawn  # a window may be too small for the answers
         return asked and self._armed and not self._answering and not self._buffer.text
 
-    def _send(self, question: Event, answer: str) -> None:
+    def _send(self, answer: str) -> None:
         self._answering = True
-        self._answer(question["id"], answer).add_done_callback(self._answered)
+        self._answer(self._id, answer).add_done_callback(self._answered)
 
     def _answered(self, _done: object) -> None:
         self._answering = False  # it is still open if that failed, or others must agree
 
     # what is shown
 
-    def _rows(self, question: Event, width: int) -> list[Row]:
-        key = (question["id"], width, self._whole, self._with_rule, question.get("agreed"))
+    def _rows(self, width: int) -> list[Row]:
+        view = self._view()
+        fold = None if self._whole else NOT_FOLDED
+        fold = fold if any(one.extra for one in view.sections) else None
+        key = (view, width, fold, self._with_rule)
         if self._laid[0] != key:
-            view = self._view(question)
-            if not self._whole:
-                kept = tuple(one for one in view.sections if not one.extra)
-                view = ConsentView(view.title, kept, view.answers, view.rule)
-            found = list(rows(view, width, measure=get_cwidth))
-            if question["purpose"] == "approval":
+            found = list(rows(view, width, fold, get_cwidth))
+            if self.question["purpose"] == "approval":
                 lasting = [one for one in view.answers if one.value in ("session", "always")]
                 found += answer_rows(lasting, width, get_cwidth)
             if self._with_rule:
-                found += rule_rows(view)
+                found += rule_rows(view, width, get_cwidth)
             self._laid = (key, found)
             self._read = bytearray(len(found))
         return self._laid[1]
 
-    def shown(self, width: int, height: int) -> list[Row]:
+    def create_content(self, width: int, height: int) -> UIContent:
         """The rows on the screen, which has room for so many."""
-        question = self.question
-        if question is None:
-            return []
         if not self._drawn:
             self._drawn = time.monotonic()
             asyncio.get_running_loop().call_later(QUIET_SECONDS + 0.02, get_app().invalidate)
         self._arm()
-        found = self.all(width)
+        found = self._all(width)
         self._read.extend(bytes(len(found) - len(self._read)))
         self._height = height
         self._offset = max(0, min(self._offset, len(found) - height))
         end = min(self._offset + height, len(found))
         self._read[self._offset : end] = b"\1" * (end - self._offset)
-        return found[self._offset : end]
+        lines: list[StyleAndTextTuples] = [
+            [(STYLES.get(row.mark, ""), row.text)] for row in found[self._offset : end]
+        ]
+        return UIContent(lambda at: lines[at], len(lines))
 
-    def all(self, width: int) -> list[Row]:
-        question = self.question
-        if question is None:
-            return []
-        found = self._rows(question, width)
-        asks = question["purpose"] == "question"
-        return [*found, *self._choices(question, width)] if asks else found
+    def _all(self, width: int) -> list[Row]:
+        found = self._rows(width)
+        return [*found, *self._choices(width)] if self.is_free else found
 
-    def wanted(self, width: int) -> int:
+    def preferred_height(self, width: int, *_limits: object) -> int:
         """How many lines it takes if there is room; not all, unless all were asked for."""
-        room = max(get_app().output.get_size().rows - RESERVED, 2)
-        return min(len(self.all(width)), room if self._whole else max(room * 2 // 3, min(room, 8)))
+        room, at_first = self._room()
+        return min(len(self._all(width)), room if self._whole else at_first)
 
-    def _choices(self, question: Event, width: int) -> list[Row]:
-        answers = self._view(question).answers
+    def _room(self) -> tuple[int, int]:
+        """The most lines for the pane, and how many it takes unless all is asked for."""
+        room = max(get_app().output.get_size().rows - RESERVED, 2)
+        return room, max(room * 2 // 3, min(room, 8))
+
+    def _choices(self, width: int) -> list[Row]:
+        answers = self._view().answers
         chosen = answers[self._chosen].key if self._chosen >= 0 else ""
         found = list(answer_rows(answers, width, get_cwidth, chosen))
         if self._follow:  # keep the chosen one in sight
@@ -227,142 +226,137 @@ class ConsentPane:
         return found
 
     def _below(self) -> StyleAndTextTuples:
-        question = self.question
-        if question is None:
-            return []
-        view = self._view(question)
-        above, notes = self._unread(), self._notes(question)
-        if self._answering:
-            return [("class:consent-quiet", "  answering …")]
-        if not self._armed:
-            return [("class:consent-quiet", "  one moment …")]
-        if self._buffer.text and (self._not_an_answer or question["purpose"] != "question"):
+        if self._answering or not self._armed:
+            said = "answering" if self._answering else "one moment"
+            return [("class:quiet", f"  {said} …")]
+        return [*self._unread(), *self._keys_or_answers(), *self._notes()]
+
+    def _keys_or_answers(self) -> StyleAndTextTuples:
+        view = self._view()
+        if self._buffer.text and (self._not_an_answer or not self.is_free):
             drops = "sets it aside" if self._not_an_answer else "drops it"
             text = f"  Enter sends what you typed as a message; Tab {drops} to answer this"
-            if typed_answer(question, self._buffer.text.strip()) not in (None, "no"):
+            agrees = typed_answer(self.question, self._buffer.text.strip()) not in (None, "no")
+            if agrees and not self.is_free:
                 text = f"  words don't answer this: Tab {drops}, then press a single letter"
-            return [*above, ("class:consent-quiet", f"{text}\n"), *notes]
-        if question["purpose"] == "question":
-            keys = "↑↓ choose, Enter answers; or type an answer" if view.answers else ""
-            return [*above, ("class:consent-quiet", f"  {keys or 'type an answer'}\n"), *notes]
+            return [("class:quiet", f"{text}\n")]
+        if self.is_free:
+            keys = "↑↓ choose, Enter answers; or " if view.answers else ""
+            return [("class:quiet", f"  {keys}type an answer\n")]
         bar: StyleAndTextTuples = [("", "  ")]
         for at, one in enumerate(view.answers):
             chosen = at == self._chosen
             text = f"{'▸' if chosen else ' '}{one.key} {one.label} "
-            bar += [("class:consent-chosen" if chosen else "", text), ("", " ")]
+            bar += [("reverse" if chosen else "", text), ("", " ")]
         shows = ["←→ Enter", *(["v less" if self._whole else "v all"] if self._folds(view) else [])]
         shows += ["r rule"] if view.rule else []
-        bar.append(("class:consent-quiet", f"  {' · '.join(shows)}\n"))
-        meaning = ("class:consent-quiet", self._meaning(view.answers))
-        return [*above, *bar, meaning, ("", "\n"), *notes]
+        bar.append(("class:quiet", f"  {' · '.join(shows)}\n"))
+        return [*bar, ("class:quiet", f"{self._meaning(view.answers)}\n")]
+
+    def _least_below(self) -> Dimension:
+        """Room for what is not read and for the keys: none answers where they cannot be seen."""
+        unread = self._unread()
+        text = "".join(text for _, text, *_ in (*unread, *self._keys_or_answers()))
+        columns = get_app().output.get_size().columns
+        lines = text.split("\n")[: len(unread) + 1]
+        needed = sum(-(-get_cwidth(line) // columns) for line in lines)
+        return Dimension(min=max(needed, 2), weight=50)
 
     def _folds(self, view: ConsentView) -> bool:
-        """Whether more can be shown, or is."""
-        extra = any(one.extra for one in view.sections)
-        return self._whole or extra or len(self._laid[1]) > self._height
+        """Whether more can be shown at once, or is."""
+        room, at_first = self._room()
+        grows = room > at_first and len(self._laid[1]) > self._height
+        return self._whole or grows or any(one.extra for one in view.sections)
 
     def _meaning(self, answers: Sequence[ConsentAnswer]) -> str:
         text = f"    {answers[self._chosen].label}: {answers[self._chosen].meaning}"
         room = get_app().output.get_size().columns - 1
         if get_cwidth(text) <= room:
             return text
-        text = text[:room]
-        while get_cwidth(text) > room - 19:
-            text = text[:-1]
-        return f"{text} … (scroll for all)"
+        return f"{wrapped(text, max(room - 19, 8), get_cwidth)[0]} … (scroll for all)"
 
     def _unread(self) -> StyleAndTextTuples:
         """Above the answers: a small terminal has no room for what is below them."""
         unread = self._read.count(0)
         more = f"  {count(unread, 'line')} not read yet: PgDn\n"
-        return [("class:consent-unread", more)] if unread else []
+        return [("bold", more)] if unread else []
 
-    def _notes(self, question: Event) -> StyleAndTextTuples:
+    def _notes(self) -> StyleAndTextTuples:
         """How many questions are open, when this one expires."""
         total = len(self._questions())
         words = [f"1 of {total}"] if total > 1 else []
-        words += [left] if (left := expiry(question, time.time())) else []
-        read = all(self._read) and len(self._read) > self._height
+        words += [left] if (left := expiry(self.question, time.time())) else []
+        read = not self._read.count(0) and len(self._read) > self._height
         words += ["PgUp/PgDn scroll"] if read else []
-        return [("class:consent-quiet", f"  {' · '.join(words)}")]
+        return [("class:quiet", f"  {' · '.join(words)}")]
 
     # keys
 
     def enter(self, typed: str) -> bool:
         """Enter was pressed; whether it answered, or may not do anything else."""
-        question = self.question
-        if question is None or typed.startswith("/"):
+        if not self.is_open or typed.startswith("/"):
             return False
         if not typed:
             self._cancel()
-            answers = self._view(question).answers
+            answers = self._view().answers
             if self._waits() and 0 <= self._chosen < len(answers):
-                self._send(question, answers[self._chosen].value)
+                self._send(answers[self._chosen].value)
             return True
-        answer = typed_answer(question, typed)
+        answer = typed_answer(self.question, typed)
         if answer is None or self._not_an_answer or not self._armed:
             return False
         # Words may have been pasted or typed ahead: they can refuse, but not agree.
-        if question["purpose"] == "question" or answer == "no":
+        if self.is_free or answer == "no":
             self._buffer.reset()
-            self._send(question, answer)
+            self._send(answer)
         return True
 
     def _bindings(self) -> KeyBindings:
         keys = KeyBindings()
-        open = Condition(lambda: self.question is not None)
+        open = Condition(lambda: self.is_open)
         waits = Condition(self._waits)
-        asked = Condition(lambda: self._waits() and bool(self._letters()))
-        picks = Condition(lambda: self._waits() and not self._letters())
+        free = Condition(lambda: self.is_free)
         pending = Condition(lambda: self._pending is not None)
-        drafted = Condition(
-            lambda: self.question is not None
-            and bool(self._buffer.text) and not self._buffer.text.startswith("/")
-        )  # fmt: skip
+        drafted = Condition(lambda: self._buffer.text[:1] not in ("", "/"))
         for letter in "ynsaYNvr?":
-            keys.add(letter, filter=asked)(self._letter)
+            keys.add(letter, filter=waits & ~free)(self._letter)
         for key, step in (("left", -1), ("right", 1)):
-            keys.add(key, filter=asked)(lambda _, step=step: self._choose(step))
+            keys.add(key, filter=waits & ~free)(lambda _, step=step: self._choose(step))
         for key, step in (("up", -1), ("down", 1)):
-            keys.add(key, filter=asked)(lambda _, step=step: self._scroll(step))
-            keys.add(key, filter=picks)(lambda _, step=step: self._choose(step))
+            keys.add(key, filter=waits & ~free)(lambda _, step=step: self._scroll(step))
+            keys.add(key, filter=waits & free)(lambda _, step=step: self._choose(step))
         keys.add("pageup", filter=open)(lambda _: self._scroll(-self._page()))
         keys.add("pagedown", filter=open)(lambda _: self._scroll(self._page()))
         keys.add("home", filter=waits)(lambda _: self._scroll(-len(self._laid[1])))
         keys.add("end", filter=waits)(lambda _: self._scroll(len(self._laid[1])))
-        keys.add("tab", filter=drafted)(lambda _: self._set_aside())
+        keys.add("tab", filter=open & drafted)(lambda _: self._set_aside())
         keys.add(Keys.Any, filter=pending)(self._second)
         keys.add(Keys.BracketedPaste, filter=open)(self._pasted)
         return keys
 
     def _letters(self) -> dict[str, int]:
-        """The answers by their letters; none for a question with free answers."""
-        question = self.question
-        if question is None or question["purpose"] == "question":
-            return {}
-        return {one.key: at for at, one in enumerate(self._view(question).answers)}
+        """The answers by their letters."""
+        return {one.key: at for at, one in enumerate(self._view().answers)}
 
     def _letter(self, event: KeyPressEvent) -> None:
         letter, waiting = event.data.lower(), event.app.key_processor.input_queue
         typed = bool(waiting) and (len(waiting[0].key) == 1 or waiting[0].key == Keys.ControlM)
-        question = self.question
-        if question is None or typed or self._pending is not None:
+        if typed or self._pending is not None:
             self._second(event)  # many letters at once are no answer
             return
         self._chosen = self._letters().get(letter, self._chosen)
         wait = asyncio.get_running_loop().call_later
-        timer = wait(WORD_SECONDS, self._confirm, question["id"], letter)
+        timer = wait(WORD_SECONDS, self._confirm, self._id, letter)
         self._pending = (event.data, timer)
 
     def _confirm(self, id: str, letter: str) -> None:
         """No other letter followed."""
         self._pending = None
-        question = self.question
-        if question is None or question["id"] != id or not self._waits():
+        if self.question["id"] != id or not self._waits():
             return
-        view, at = self._view(question), self._letters().get(letter)
+        view, at = self._view(), self._letters().get(letter)
         if at is not None:
-            self._send(question, view.answers[at].value)
+            self._send(view.answers[at].value)
         elif letter == "r" and view.rule:
             self._with_rule = not self._with_rule
             self._offset = 1_000_000 if self._with_rule else 0
@@ -384,7 +378,7 @@ class ConsentPane:
         return letter
 
     def _pasted(self, event: KeyPressEvent) -> None:
-        answers = self._waits() and not self._letters()
+        answers = self._waits() and self.is_free
         self._buffer.insert_text(self._cancel())
         self._paste(event)
         self._not_an_answer = not answers
@@ -396,10 +390,9 @@ class ConsentPane:
         self._buffer.reset()
 
     def _choose(self, step: int) -> None:
-        question = self.question
-        if question is not None and (answers := self._view(question).answers):
+        if answers := self._view().answers:
             self._chosen = max(0, min(self._chosen + step, len(answers) - 1))
-            self._follow = question["purpose"] == "question"
+            self._follow = self.is_free
 
     def _scroll(self, step: int) -> None:
         self._offset = max(0, self._offset + step)

@@ -158,12 +158,14 @@ class MessageInput:
     def paste(self, event: KeyPressEvent) -> None:
         text = event.data.replace("\r\n", "\n").replace("\r", "\n")
         if media := attachments.pasted_media(text):
-            text = " ".join(map(attachments.mention, media)) + " "
-            if self.buffer.document.char_before_cursor.strip():
-                text = " " + text
+            self._mention(media)
         else:
             self.not_attached |= {one.name for one in attachments.attachments(text)}
-        self.buffer.insert_text(text)
+            self.buffer.insert_text(text)
+
+    def _mention(self, paths: list[str]) -> None:
+        before = " " if self.buffer.document.char_before_cursor.strip() else ""
+        self.buffer.insert_text(before + " ".join(map(attachments.mention, paths)) + " ")
 
     def _paste_image(self, event: KeyPressEvent) -> None:
         async def paste() -> None:
@@ -171,8 +173,7 @@ class MessageInput:
             if path is None:
                 self._warn("no image in the clipboard (it is read by wl-paste, xclip or pngpaste)")
             else:
-                before = self.buffer.document.char_before_cursor.strip()
-                self.buffer.insert_text((" " if before else "") + f"@{path} ")
+                self._mention([path])
 
         event.app.create_background_task(paste())
 

@@ -37,7 +37,6 @@ from hermes_agent.cli.output.consent import wrapped
 from hermes_agent.cli.output.formatting import cells
 from hermes_agent.cli.talk.chat.attachments import expand
 from hermes_agent.cli.talk.chat.commands import is_slash, run_slash
-from hermes_agent.cli.talk.chat.consent import STYLES as CONSENT_STYLES
 from hermes_agent.cli.talk.chat.consent import ConsentPane
 from hermes_agent.cli.talk.chat.input import MessageInput
 from hermes_agent.cli.talk.chat.rendering import render
@@ -67,10 +66,11 @@ STYLE = Style.from_dict(
         "completion-menu.meta.completion": "noinherit dim",
         "completion-menu.meta.completion.current": "noinherit reverse",
         "scrollbar.background": "noinherit", "scrollbar.button": "noinherit reverse",
-        **CONSENT_STYLES,
     }
 )  # fmt: skip
 """Only the terminal's own colours, and no backgrounds: its theme decides."""
+
+TOO_SMALL = "too small: make the window larger; until then, no key answers a question"
 
 BEGIN_UPDATE, END_UPDATE = "\x1b[?2026h", "\x1b[?2026l"
 """What is sent in between appears at once, where the terminal knows it; else they do nothing."""
@@ -175,7 +175,8 @@ class Screen:
             self._line_input.container(),
             bar,
         ]
-        return Layout(HSplit(rows), self._line_input.window)
+        small = Window(FormattedTextControl(TOO_SMALL), wrap_lines=True)
+        return Layout(HSplit(rows, window_too_small=small), self._line_input.window)
 
     @property
     def _columns(self) -> int:
@@ -220,18 +221,17 @@ class Screen:
     @property
     def _folded_out(self) -> bool:
         """A question hides the panel: both together would be too high."""
-        return self._open and self._consent.question is None
+        return self._open and not self._consent.is_open
 
     def _fold(self, _event: KeyPressEvent) -> None:
-        if self._consent.question is None:
+        if not self._consent.is_open:
             self._open, self._panel_top = not self._open, None
 
     def _scroll(self, pages: int) -> None:
         self._panel_top = (self._panel_top or 0) + pages * (self._room() - 2)
 
     def _prompt(self) -> str:
-        question = self._consent.question
-        return "answer: " if question and question["purpose"] == "question" else "> "
+        return "answer: " if self._consent.is_free else "> "
 
     def _bar(self) -> StyleAndTextTuples:
         return [*status_line(self._view, self._talk, self._columns, get_cwidth, time.monotonic())]
@@ -289,7 +289,7 @@ class Screen:
             buffer.insert_text("\n")
         elif not self._consent.enter(typed) and typed:
             self._submit()
-            if self._consent.question is not None and not typed.startswith("/"):
+            if self._consent.is_open and not typed.startswith("/"):
                 self._print(ViewPiece("quiet", "queued; the question is still open"))
 
     def _questions(self) -> list[Event]:
@@ -297,7 +297,7 @@ class Screen:
         return [] if self._line_input.held else self._view.questions
 
     def _answer(self, id: str, answer: str) -> asyncio.Task[None]:
-        return self._start(self._do(lambda: self._talk.answer(id, answer)))
+        return self._start(self._do(lambda: self._talk.api.answer(id, answer)))
 
     def _submit(self) -> None:
         text, ignored = self._line_input.take()

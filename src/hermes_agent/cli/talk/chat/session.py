@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone, login_name, quoted, session_path
+from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone, login_name, session_path
 from hermes_agent.cli.client.follower import TRIES, keeps_dying, send, start_again
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
 
@@ -135,10 +135,6 @@ class ChatSession:
         done = self._ours(lambda path: self.api.post(f"{path}/interrupt", ours))
         return [self._sent[key] for key in done.get("withdrawn", ())]
 
-    def answer(self, question: str, answer: str) -> None:
-        body: dict[str, object] = {"answer": answer, "by": login_name()}
-        self.api.post(f"/v1/questions/{quoted(question)}", body)
-
     def journal(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._ours(lambda path: self.api.get(f"{path}/journal"))
         return found
@@ -160,6 +156,8 @@ class ChatSession:
 
     def _ours(self, act: Callable[[str], Any]) -> Any:
         """Do something with the current session, by its address."""
+        if not self.id:
+            raise UsageError("there is no conversation yet", "write something first")
         try:
             return act(session_path(self.id))
         except NotFound:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from hermes_agent.cli.output import formatting
 from hermes_agent.cli.output.events import with_effort
 from hermes_agent.cli.output.formatting import count, dollars, one_line
 from hermes_agent.cli.talk.chat.session import ChatSession, last_session
@@ -30,11 +31,11 @@ class StatusPart(NamedTuple):
 
 def tokens(number: int) -> str:
     """`950`, `3.2k`, `128k`, `1.0M`."""
-    for limit, size, unit in ((1_000, 1, ""), (999_500, 1_000, "k")):
-        if number < limit:
-            scaled = number / size
-            return f"{scaled:.1f}{unit}" if unit and scaled < 99.95 else f"{scaled:.0f}{unit}"
-    return f"{number / 1_000_000:.1f}M"
+    if number < 1_000:
+        return str(number)
+    if number < 99_950:
+        return f"{number / 1_000:.1f}k"
+    return f"{number / 1_000:.0f}k" if number < 999_500 else f"{number / 1_000_000:.1f}M"
 
 
 def context_part(used: int, window: int) -> StatusPart:
@@ -58,10 +59,7 @@ def fitted(parts: list[StatusPart], width: int, measure: Callable[[str], int] = 
         for text in (parts[place].short, ""):
             if not fits():
                 shown[place] = text
-    if not fits():
-        while shown[0] and measure(shown[0]) >= width:
-            shown[0] = shown[0][:-1]
-        shown[0] += "…"
+    shown[0] = formatting.fitted(shown[0], width, measure)
     return [text for text in shown if text]
 
 

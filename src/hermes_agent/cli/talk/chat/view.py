@@ -208,8 +208,7 @@ class ChatView:
 
     def unfinished(self) -> list[ViewPiece]:
         """What is about to be printed, as far as it is known."""
-        text = clean(self._blocks.rest).strip("\n")
-        return [*self._looked(), *([ViewPiece("markdown", text)] if text else [])]
+        return [*self._looked(), *_markdown(self._blocks.rest.strip("\n"))]
 
     def outputs(self) -> list[tuple[str, str]]:
         """The last calls with all that they printed, and those that run."""
@@ -291,7 +290,7 @@ class ChatView:
 
     def _text_arrived(self, event: Event) -> list[ViewPiece]:
         self._thought = ""
-        return [ViewPiece("markdown", clean(text)) for text in self._blocks.feed(event["text"])]
+        return [piece for text in self._blocks.feed(event["text"]) for piece in _markdown(text)]
 
     def _text_voided(self, event: Event) -> list[ViewPiece]:
         self._discard()
@@ -327,14 +326,13 @@ class ChatView:
 
     def _replied(self, event: Event) -> list[ViewPiece]:
         self._thought = ""
-        rest = clean(self._blocks.end(event["text"]))
         self._names(event)
         self._count(event)
         self._charge(event)
-        return [ViewPiece("markdown", rest)] if rest.strip() else []
+        return _markdown(self._blocks.end(event["text"]))
 
     def _turn_finished(self, event: Event) -> list[ViewPiece]:
-        rest = clean(self._blocks.end(""))
+        rest = _markdown(self._blocks.end(""))
         self._thought = ""
         self._running.clear()
         self._questions.clear()
@@ -344,8 +342,7 @@ class ChatView:
         self.since = self._clock() if self._queued else None
         if event["cost"] is not None:
             self.cost = (self.cost or 0.0) + event["cost"]
-        pieces = [ViewPiece("markdown", rest)] if rest.strip() else []
-        return [*pieces, *_lines(event)]
+        return [*rest, *_lines(event)]
 
     # calls
 
@@ -483,6 +480,10 @@ def _lines(event: Event) -> list[ViewPiece]:
         return []
     quiet = line.mark == "·"
     return [ViewPiece("quiet", f"· {clean(line.text)}") if quiet else warning(line.text)]
+
+
+def _markdown(text: str) -> list[ViewPiece]:
+    return [ViewPiece("markdown", clean(text))] if text.strip() else []
 
 
 def warning(text: str) -> ViewPiece:
