@@ -218,7 +218,7 @@ class Case:
                 return
             for parked in self.api.get("/v1/parked"):
                 self._decide(parked)
-            if self.state() == "idle" and not self._mail():
+            if self.is_done():
                 return
             time.sleep(next(pause))
         raise AssertionError(f"it did not finish: {self.api.get('/v1/status')}")
@@ -241,9 +241,10 @@ class Case:
             waiting = db.execute("select 1 from tasks where kind = 'turn' limit 1").fetchone()
         return waiting is None
 
-    def _mail(self) -> bool:
+    def is_done(self) -> bool:
         taken = {e["event"]["key"] for e in self.journal() if e["event"]["kind"] == "message_taken"}
-        return not set(self.acknowledged) <= taken
+        # In this order: a turn that takes the last message is not seen to be idle before it began.
+        return set(self.acknowledged) <= taken and self.state() == "idle"
 
     def _decide(self, parked: Event) -> None:
         assert parked["tool"] == "append_line", f"it leaves a trace and was parked: {parked}"

@@ -151,7 +151,7 @@ class Storm(Case):
         while time.monotonic() < deadline:
             for action in (self.bring, self.reply, self.settle):
                 self.attempt(action)
-            if not self.keys and self.state() == "idle" and not self._mail():
+            if not self.keys and self.is_done():
                 time.sleep(0.3)  # background commands end
                 return
             time.sleep(0.01)
