@@ -4,6 +4,7 @@ touched, and a search leaves the secret ones out; both must mean the same files.
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import cache
 from itertools import pairwise
 from pathlib import PurePosixPath
 
@@ -43,25 +44,10 @@ def _translated(part: str) -> str:
     return _PARTS.get(part) or re.escape(part)
 
 
-_WELL_KNOWN = re.compile(expression((*SECRET_FILES, *SECRET_KEYS)))
-_ASKED_ABOUT = re.compile(expression(SECRET_NAMES))
 _EXAMPLE = re.compile(
     r".*\.(?:example|sample|template|dist)|.*\.(?:pyc?|pyi|rb|go|js|ts|rs|c|h|so)"
 )
 """Those of `.env`, and code: a library may have a module called `secrets`."""
-_NAMES = {
-    row.removesuffix("/**").rpartition("/")[2].lower()
-    for row in (*SECRET_FILES, *SECRET_KEYS, *SECRET_NAMES)
-}
-_NAMES_IN_LINES = re.compile(
-    rf"^(?:{_SECRET_NAME.pattern}|"
-    + "|".join(
-        "".join(_translated(part[0]) for part in _PART.finditer(name)).replace("[^/]", r"[^/\n]")
-        for name in sorted(_NAMES)
-    )
-    + ")$",
-    re.VERBOSE | re.IGNORECASE | re.MULTILINE,
-)
 _STARTUP_NAME = re.compile(
     r"""\.(?:bash|zsh|ksh|csh|tcsh)rc | \.bash_(?:profile|login|logout|aliases)
     |   \.z(?:shenv|profile|login|logout) | \.profile | \.login | \.envrc | \.inputrc
@@ -71,6 +57,31 @@ _STARTUP_NAME = re.compile(
 )
 
 
+# Made at the first use: the tables take tens of milliseconds to compile.
+@cache
+def _well_known() -> re.Pattern[str]:
+    return re.compile(expression((*SECRET_FILES, *SECRET_KEYS)))
+
+
+@cache
+def _asked_about() -> re.Pattern[str]:
+    return re.compile(expression(SECRET_NAMES))
+
+
+@cache
+def _names_in_lines() -> re.Pattern[str]:
+    rows = (*SECRET_FILES, *SECRET_KEYS, *SECRET_NAMES)
+    names = {row.removesuffix("/**").rpartition("/")[2].lower() for row in rows}
+    known = (
+        "".join(_translated(part[0]) for part in _PART.finditer(name)).replace("[^/]", r"[^/\n]")
+        for name in sorted(names)
+    )
+    return re.compile(
+        rf"^(?:{'|'.join((_SECRET_NAME.pattern, *known))})$",
+        re.VERBOSE | re.IGNORECASE | re.MULTILINE,
+    )
+
+
 def holds_secrets(path: str) -> bool:
     """By its name: an environment file, a private key, a file of the table."""
     parts = PurePosixPath(path).parts
@@ -78,12 +89,12 @@ def holds_secrets(path: str) -> bool:
         return True
     if bool(parts) and _SECRET_NAME.fullmatch(parts[-1]):
         return True
-    return _WELL_KNOWN.fullmatch(str(PurePosixPath(path))) is not None
+    return _well_known().fullmatch(str(PurePosixPath(path))) is not None
 
 
 def may_hold_secrets(path: str) -> bool:
     """The same, or one of the names that are asked about."""
-    asked = _ASKED_ABOUT.fullmatch(path) is not None and not _EXAMPLE.fullmatch(path)
+    asked = _asked_about().fullmatch(path) is not None and not _EXAMPLE.fullmatch(path)
     return asked or holds_secrets(path)
 
 
@@ -97,7 +108,7 @@ def sounding_secret(names: Iterable[str]) -> list[str]:
     odd: list[str] = []
     for name in names:
         (odd if "\n" in name else plain).append(name)
-    return odd + [match[0] for match in _NAMES_IN_LINES.finditer("\n".join(plain))]
+    return odd + [match[0] for match in _names_in_lines().finditer("\n".join(plain))]
 
 
 def is_run_by_others(path: str) -> bool:
