@@ -283,7 +283,7 @@ async def test_a_setting_that_is_changed_counts_without_a_restart(tmp_path: Path
     runtime = Runtime(tmp_path / "home", {})
     await runtime.start()
     try:
-        text = json.dumps({"watch": {"listen": "nonsense", "token": "X"}})
+        text = json.dumps({"watch": {"listen": "127.0.0.1:0", "token": "X"}})
         (tmp_path / "home" / "config.yaml").write_text(text)
 
         async def told() -> bool:
