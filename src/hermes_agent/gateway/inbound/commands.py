@@ -268,7 +268,7 @@ async def _branch(here: CommandContext, words: str) -> str:
 
 async def _compact(here: CommandContext, _words: str) -> str:
     done = await here.router.session_history.compact(await here.session())
-    return f"{done.messages} messages summarised: {done.before:,} tokens are now {done.after:,}."
+    return f"Messages summarised: {done.messages}. {done.before:,} tokens are now {done.after:,}."
 
 
 async def _context(here: CommandContext, _words: str) -> str:
