@@ -240,6 +240,23 @@ async def test_an_unattended_turn_pauses_at_a_limit_and_the_next_message_continu
         assert (await b.store.session(b.session.id)).state == "idle"
 
 
+async def test_a_clock_set_forward_and_a_machine_that_slept_use_no_time(tmp_path: Path) -> None:
+    now = [1_000.0]
+
+    def set_forward(request: Request) -> Reply:
+        now[0] += 86_400.0
+        return endless(request)
+
+    model = ScriptedModel(set_forward, set_forward, Reply("done"))
+    settings = Settings(loop=LoopSettings(max_seconds=60))
+    async with bench(
+        tmp_path, model, tools=[program(look, "look")], settings=settings,
+        clock=lambda: now[0], ticks=lambda: 0.0,
+    ) as b:  # fmt: skip
+        end = await b.say("go")
+        assert (end.reason, end.seconds) == ("done", 0.0)
+
+
 async def test_the_question_at_a_limit_waits_for_ever_and_outlives_a_restart(
     tmp_path: Path,
 ) -> None:

@@ -54,6 +54,7 @@ class Bench:
     services: ToolServices = field(default_factory=ToolServices)
     """What tools may need beside a terminal."""
     clock: Clock = time.time
+    ticks: Clock | None = None
     sent: int = 0
     latest: TurnWorker | None = None
     """The worker that was made last."""
@@ -96,6 +97,7 @@ class Bench:
             results=self.folder / "results",
             program_seconds=0.3,
             clock=self.clock,
+            ticks=self.ticks or self.clock,
             reservations=self.reservations,
             workspace=self.session.workspace,
             places=dict.fromkeys(self.more, "ssh"),
@@ -125,6 +127,7 @@ async def bench(
     settings: Settings | None = None,
     granted: frozenset[str] | None = None,
     clock: Clock = time.time,
+    ticks: Clock | None = None,
 ) -> AsyncIterator[Bench]:
     workspace = folder / "work"
     workspace.mkdir(exist_ok=True)
@@ -146,6 +149,7 @@ async def bench(
             settings or Settings(),
             folder,
             clock=clock,
+            ticks=ticks,
         )
     finally:
         await terminal.destroy()

@@ -228,8 +228,10 @@ class ConversationState(Struct, dict=True):
             self.apply(one)
         return self
 
-    def apply(self, recorded: ev.Recorded) -> None:
-        self._count_time(recorded)
+    def apply(self, recorded: ev.Recorded, worked: float | None = None) -> None:
+        """`worked`: the seconds since the last event, where they were measured; by default, the
+        difference of the times in the journal."""
+        self._count_time(recorded, worked)
         match recorded.event:
             case ev.SessionOpened() | ev.ModelChosen() as chosen:
                 self.model, self.effort = chosen.model, chosen.effort
@@ -409,11 +411,11 @@ class ConversationState(Struct, dict=True):
                 )
         self.calls, self.inner = [], []
 
-    def _count_time(self, recorded: ev.Recorded) -> None:
+    def _count_time(self, recorded: ev.Recorded, worked: float | None) -> None:
         """Count working time only, not time spent waiting for people, between runtimes or between
         turns."""
         if not self._paused and not isinstance(recorded.event, ev.TurnResumed):
-            self.turn.seconds += max(0.0, recorded.time - self._time)
+            self.turn.seconds += max(0.0, recorded.time - self._time) if worked is None else worked
         self._time = recorded.time
         self._paused = isinstance(
             recorded.event, ev.QuestionAsked | ev.CallParked | ev.TurnFinished | ev.Branched

@@ -37,6 +37,8 @@ class TurnDependencies(Struct, frozen=True):
     results: Path
     """Stores results that are too large for the model."""
     clock: Clock
+    ticks: Clock
+    """Stops while the machine is suspended, and nobody sets it."""
     reservations: BudgetReservations
     """Shared by all sessions."""
     actor: Actor = Actor()

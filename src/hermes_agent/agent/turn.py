@@ -52,6 +52,7 @@ class TurnWorker:
         split = split_for_children(deps.reservations, self._caller.accounts)
         self._calls = ToolExecutor(deps, conversation, self.human_input, self._write, split)
         self._interrupted = asyncio.Event()
+        self._noted = deps.ticks()
         self._compaction_failed = False
         self._description_failed = False
         self._stop_error: HermesError | None = None
@@ -329,7 +330,8 @@ class TurnWorker:
                 await asyncio.sleep(RETRY_WRITE_SECONDS)
 
     def _note(self, recorded: ev.Recorded) -> None:
-        self.conversation.apply(recorded)
+        before, self._noted = self._noted, self._deps.ticks()
+        self.conversation.apply(recorded, self._noted - before)
         self._deps.publish(recorded)
 
     def _publish(self, event: ev.TransientEvent) -> None:

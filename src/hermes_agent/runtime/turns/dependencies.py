@@ -57,6 +57,7 @@ class TurnDependenciesFactory:
             redact=context.redact,
             results=context.home.results / session.id,
             clock=context.clock,
+            ticks=context.ticks,
             reservations=self._reservations,
             actor=_actor(session, await self._capabilities.job_name(session)),
             workspace=session.workspace,
