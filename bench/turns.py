@@ -111,7 +111,7 @@ async def _calls(folder: Path) -> list[float]:
         journal=store, route=lambda _use, _name: model, tools=tools,
         gate=Policies.of_home(folder, folder).gate("sandbox"),
         terminals={"local": terminal}, settings=settings, publish=publish, redact=Redactor({}),
-        results=folder / "results", clock=time.time,
+        results=folder / "results", clock=time.time, ticks=time.monotonic,
         reservations=BudgetReservations(),
     )  # fmt: skip
     await store.receive(session.id, SessionMessage("1", "go"))

@@ -107,6 +107,7 @@ async def test_a_title_that_comes_during_the_next_turn_is_in_its_journal(tmp_pat
         recorded = await h.runtime.context.store.events(session.id)
         prompt = await h.runtime.context.store.prompt(session.prompt)
     folded = ConversationState(session.id, prompt).apply_all(recorded)
+    folded.turn.seconds = live.turn.seconds  # by two clocks
     assert (folded.session_usage, folded.turn) == (live.session_usage, live.turn)
     end = recorded[-1].event
     assert isinstance(end, ev.TurnFinished)
