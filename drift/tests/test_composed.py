@@ -79,7 +79,7 @@ async def test_what_compose_made_is_no_drift_and_what_was_done_to_it_is(composed
     assert {key: one.live for key, one in found.items()} == {
         ("worker", "replicas"): found["worker", "replicas"].live,
         ("web", "restart"): "always",
-        ("stray", "extra"): f"1 of {IMAGE}",
+        ("stray", "extra"): f"1 x {IMAGE}",
     }
     assert found["worker", "replicas"].live.startswith("1 (exited with ")
     assert "created by Compose" in found["web", "restart"].who.evidence
