@@ -285,7 +285,7 @@ def beating() -> Iterator[str]:
 async def test_looks_at_podman_pass(podman: Deceived, beating: str) -> None:
     for program in ("podman", "docker"):
         told = await podman.look(
-            f"{program} ps -q --filter id={beating}; {program} logs --tail 1 {beating};"
+            f"{program} ps -q | grep {beating}; {program} logs --tail 1 {beating};"
             f"{program} logs -f {beating} | head -1; {program} inspect -f in {IMAGE};"
             f"{program} exec {beating} echo in; echo in | {program} exec -i {beating} cat;"
             f"{program} exec {beating} sh -c 'exit 3'; echo $?;"
