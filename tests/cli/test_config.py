@@ -9,7 +9,7 @@ from hermes_agent.host.config import get_setting, load_settings, set_setting
 from tests.support.cli import Hermes
 
 URL = "must be an address that begins with http:// or https://"
-LISTEN = "must be an IP address and a port, as 127.0.0.1:9911"
+LISTEN = "must be an IP address and a port, such as 127.0.0.1:9911"
 
 
 def write_config(hermes: Hermes, text: str) -> Path:

@@ -57,7 +57,7 @@ def _home(channels: Channels, channel: str) -> Chat:
     if not home:
         raise UsageError(
             f"the channel {channel!r} has no home chat",
-            f"name the chat, as {channel}:CHAT, or set channels.{channel}.{HOME}",
+            f"name the chat, such as {channel}:CHAT, or set channels.{channel}.{HOME}",
         )
     return Chat(channel, home)
 

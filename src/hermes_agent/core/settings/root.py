@@ -13,7 +13,7 @@ Seconds = Annotated[float, Meta(gt=0)]
 Dollars = Annotated[float, Meta(ge=0)]
 ListenAddress = Annotated[str, Meta(
     pattern=r"^((localhost|[\d.]+|\[?[\da-fA-F:.]+\]?):\d{1,5})?$",
-    description="an IP address and a port, as 127.0.0.1:9911",
+    description="an IP address and a port, such as 127.0.0.1:9911",
 )]  # fmt: skip
 BrowserAddress = Annotated[str, Meta(
     pattern=r"^((ws|http)s?://[^\s/]\S*)?$",

@@ -179,7 +179,8 @@ def _range(span: str, stepped: bool, field: CronField) -> tuple[int, int]:
         high = 7
     if low > high:
         raise UsageError(
-            f"{span!r} runs backwards", f"list both parts, as {field.low}-{high},{low}-{field.high}"
+            f"{span!r} runs backwards",
+            f"list both parts: {field.low}-{high},{low}-{field.high}",
         )
     return low, high + 1
 
