@@ -147,7 +147,7 @@ def test_a_turn_imports_the_tools_that_it_calls_and_no_others(tmp_path: Path) ->
 def test_every_tool_is_in_one_toolset_and_in_all_but_that_of_incidents() -> None:
     for name, row in TABLE.items():
         assert name in TOOLSETS[row.toolset]
-        assert (name in TOOLSETS["all"]) is (name != "incident")
+        assert (name in TOOLSETS["all"]) is (name != "incident" and row.in_prompt)
     assert all(set(names) <= set(TABLE) for names in TOOLSETS.values())
 
 
