@@ -12,11 +12,14 @@ from hermes_agent.core.settings.sources import SourceKind
 class SourceType(NamedTuple):
     module: str
     about: str
-    schemes: tuple[str, ...] = ("http", "https")
-    """How an address of it begins; empty: it needs none."""
+    example: str
+    """An address, as a hint; how it begins is how addresses of this kind must begin."""
+    port: int = 0
+    """Where `hermes sources discover` looks on this machine."""
+    probe: str = ""
+    """The page that only this kind of server has, for those that speak HTTP."""
     packages: tuple[str, ...] = ()
     extra: str = ""
-    example: str = ""
 
     def load(self) -> Any:
         return import_module(f"hermes_agent.tools.sources.{self.module}")
@@ -24,6 +27,7 @@ class SourceType(NamedTuple):
 
 TYPES: Mapping[SourceKind, SourceType] = {
     "prometheus": SourceType(
-        "prometheus", "metrics, alerts and targets", example="http://prometheus:9090"
+        "prometheus", "metrics, alerts and targets: Prometheus, VictoriaMetrics, Thanos, Mimir",
+        "http://prometheus:9090", 9090, "/api/v1/status/buildinfo",
     ),
-}
+}  # fmt: skip
