@@ -70,6 +70,14 @@ TABLE: Mapping[str, BuiltinTool] = {
     "send_message": BuiltinTool("hermes_agent.tools.send", "messages"),
     "what_changed": BuiltinTool(f"{_SOURCES}.changes", "sources", in_prompt=False),
     "prometheus": BuiltinTool(f"{_SOURCES}.prometheus", "sources", in_prompt=False),
+    "postgresql": BuiltinTool(
+        f"{_SOURCES}.databases.postgresql", "sources", ("psycopg",), "sources", in_prompt=False
+    ),
+    "mysql": BuiltinTool(
+        f"{_SOURCES}.databases.mysql", "sources", ("pymysql",), "sources", in_prompt=False
+    ),
+    "redis": BuiltinTool(f"{_SOURCES}.databases.redis", "sources", in_prompt=False),
+    "probe": BuiltinTool(f"{_SOURCES}.probe", "sources", in_prompt=False),
 }
 """The order is the prompt's order; new tools go at the end."""
 

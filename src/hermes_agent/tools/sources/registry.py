@@ -30,4 +30,16 @@ TYPES: Mapping[SourceKind, SourceType] = {
         "prometheus", "metrics, alerts and targets: Prometheus, VictoriaMetrics, Thanos, Mimir",
         "http://prometheus:9090", 9090, "/api/v1/status/buildinfo",
     ),
+    "postgresql": SourceType(
+        "databases.postgresql", "sessions, locks, slow statements, replication, sizes",
+        "postgresql://db:5432/shop", 5432, packages=("psycopg",), extra="sources",
+    ),
+    "mysql": SourceType(
+        "databases.mysql", "MySQL, MariaDB: sessions, locks, slow statements, replicas, sizes",
+        "mysql://db:3306/shop", 3306, packages=("pymysql",), extra="sources",
+    ),
+    "redis": SourceType(
+        "databases.redis", "Redis, Valkey: memory, clients, slow log, key sizes",
+        "redis://cache:6379", 6379,
+    ),
 }  # fmt: skip
