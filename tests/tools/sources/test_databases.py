@@ -7,8 +7,9 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psycopg
@@ -33,22 +34,27 @@ def _listens(port: int) -> bool:
     return False
 
 
-def _owned(folder: Path, user: str) -> dict[str, Any]:
-    """Servers refuse to run as root: then they run as their own user, in a folder of theirs."""
-    if os.geteuid() != 0:
-        return {}
-    shutil.chown(folder, user)
-    for parent in folder.parents:
-        if parent.stat().st_uid == os.geteuid() and parent != Path("/"):
-            parent.chmod(parent.stat().st_mode | 0o011)
-    return {"user": user}
+@contextmanager
+def _folder(user: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Servers refuse to run as root: then they run as their own user, in a folder of theirs that is
+    not below one of pytest's, which only its owner may enter."""
+    with TemporaryDirectory(prefix="hermes-database-") as name:
+        if os.geteuid() == 0:
+            shutil.chown(name, user)
+            yield Path(name), {"user": user}
+        else:
+            yield Path(name), {}
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder, port = tmp_path_factory.mktemp("postgres"), free_port()
+def postgres() -> Iterator[str]:
+    with _folder("postgres") as (folder, how):
+        yield from _postgres(folder, how)
+
+
+def _postgres(folder: Path, how: dict[str, Any]) -> Iterator[str]:
+    port = free_port()
     binaries = max(Path("/usr/lib/postgresql").iterdir()) / "bin"
-    how = _owned(folder, "postgres")
     make = [binaries / "initdb", "-D", folder / "data", "-A", "trust", "-U", "owner", "-N"]
     subprocess.run(make, check=True, capture_output=True, cwd=folder, **how)
     command = [
@@ -189,9 +195,13 @@ async def test_redis_says_why_it_refuses(keys: Observer) -> None:
 
 
 @pytest.fixture(scope="module")
-def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder, port = tmp_path_factory.mktemp("mariadb"), free_port()
-    how = _owned(folder, "mysql")
+def mariadb() -> Iterator[str]:
+    with _folder("mysql") as (folder, how):
+        yield from _mariadb(folder, how)
+
+
+def _mariadb(folder: Path, how: dict[str, Any]) -> Iterator[str]:
+    port = free_port()
     data = f"--datadir={folder / 'data'}"
     make = ["mariadb-install-db", "--no-defaults", data, "--auth-root-authentication-method=normal"]
     subprocess.run(make, check=True, capture_output=True, cwd=folder, **how)
