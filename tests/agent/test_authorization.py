@@ -99,6 +99,8 @@ async def test_no_tool_runs_when_the_gate_does_not_allow_it(tmp_path: Path, acti
         "mysql": {"action": "overview"},
         "redis": {"action": "overview"},
         "probe": {"target": "https://example.com"},
+        "read_feed": {"url": "https://example.com/feed"},
+        "calendar": {"url": "https://example.com/team.ics"},
     }
     # What must come before is another question.
     tools = [replace(tool, function=tool._bare, after=()) for tool in load_tools()]

@@ -78,6 +78,13 @@ TABLE: Mapping[str, BuiltinTool] = {
     ),
     "redis": BuiltinTool(f"{_SOURCES}.databases.redis", "sources", in_prompt=False),
     "probe": BuiltinTool(f"{_SOURCES}.probe", "sources", in_prompt=False),
+    "read_feed": BuiltinTool(
+        "hermes_agent.tools.web.feed", "web", ("lxml",), extra="web", in_prompt=False
+    ),
+    "calendar": BuiltinTool(
+        "hermes_agent.tools.web.calendar", "web", ("icalendar", "recurring_ical_events"),
+        "calendar", in_prompt=False,
+    ),
 }
 """The order is the prompt's order; new tools go at the end."""
 
