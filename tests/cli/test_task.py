@@ -20,14 +20,17 @@ def test_a_job_is_added_word_for_word_and_its_meaning_shown_back(hermes: Hermes)
     assert "job-1 is active" in shown
     assert "Check the diff of main, send to Telegram" in shown
     assert "Europe/Berlin" in shown
-    assert (
-        "results    saved here: `hermes task history` shows them; `hermes task edit job-1" in shown
-    )
+    assert "deliver    telegram" in shown
+    assert "warning: Telegram is not set up (`hermes gateway setup telegram`)" in shown
     assert "hermes watch install" in shown
     (row,) = hermes.json("task", "list")
     assert (row["id"], row["state"]) == ("job-1", "active")
     assert row["schedule"]["cron"] == "0 */6 * * *"
-    assert row["spec"] == {"prompt": "Check the diff of main, send to Telegram"}
+    assert row["spec"] == {
+        "prompt": "Check the diff of main, send to Telegram",
+        "deliver": ["telegram"],
+        "folder": str(hermes.work),
+    }
     assert row["next"] > row["created"]
     assert "0 */6 * * *" in hermes.good("task", "list")
 
@@ -41,6 +44,11 @@ def test_a_job_is_added_word_for_word_and_its_meaning_shown_back(hermes: Hermes)
         (["--when", "weekdays at 8", "x"], "cron"),
         (["--at", "2099-01-31T08:00", "x"], "once"),
         (["30m", "x"], "once"),
+        (["30m", "--zone", "UTC", "x"], "once"),
+        (["--zone", "UTC", "30m", "--quiet", "x"], "once"),
+        (["30m", "x", "--zone", "UTC"], "once"),
+        (["x", "--every", "2h"], "every"),
+        (["--quiet", "x", "--cron", "0 8 * * *", "--zone", "UTC"], "cron"),
     ],
 )
 def test_a_time_is_written_as_people_write_it(
@@ -59,7 +67,7 @@ def test_every_field_of_a_job_has_an_option_and_can_be_changed(hermes: Hermes) -
         hermes, "--every", "1d", "go", "--name", "all", "--deliver", "local", "--on-failure",
         "local",
         "--quiet", "--script", "echo x", "--after", "first", "--skill", "disk-full", "--model",
-        hermes.environ["HERMES_MODEL"], "--terminal", "local", "--policy", "operate", "--workspace",
+        hermes.environ["HERMES_MODEL"], "--terminal", "local", "--policy", "operate", "--folder",
         str(hermes.work), "--dollars", "0.5", "--tokens", "1000", "--timeout", "15m", "--overlap",
         "skip", "--catch-up", "all", "--grace", "60", "--keep-session", "--incident", "P1",
     )  # fmt: skip
