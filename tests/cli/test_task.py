@@ -1,11 +1,12 @@
 """`hermes task`, as a person uses it."""
 
 import json
+import sys
 from typing import Any
 
 import pytest
 
-from tests.support.cli import Hermes, wait_until
+from tests.support.cli import Hermes, Pane, wait_until
 
 WORDS = ("--cron", "0 */6 * * *", "Check the diff of main, send to Telegram")
 
@@ -164,3 +165,20 @@ def test_what_cannot_be_is_said_with_a_way_out(
     done = lived_in.run("task", *words)
     assert (done.returncode, said in done.stderr, "hint:" in done.stderr) == (code, True, True)
     assert "Traceback" not in done.stderr
+
+
+def test_in_a_terminal_the_delivery_is_agreed_to_first(hermes: Hermes) -> None:
+    command = [sys.executable, "-m", "hermes_agent", "task", "add", *WORDS, "--name"]
+    for answer, deliver in (("", ["telegram"]), ("n", ["local"])):
+        name = f"said{answer or 'yes'}"
+        pane = Pane(hermes.work, [*command, name], hermes.environ)
+        try:
+            pane.shows("the prompt says: Check the diff of main, send to Telegram")
+            pane.shows("send them there? [Y/n]")
+            pane.enter(answer)
+            pane.shows(f"{name} is active")
+        finally:
+            pane.close()
+        assert hermes.json("task", "show", name)["spec"]["deliver"] == deliver
+    given = add(hermes, *WORDS, "--deliver", "local")
+    assert given["spec"]["deliver"] == ["local"]
