@@ -95,7 +95,8 @@ class JobPrerequisites:
     async def _approvals(self, job: Job) -> AsyncIterator[str]:
         """Commands that the prompt names or implies, and that its policy does not simply allow."""
         prompt, asked = job.spec.prompt, [chat.target for chat in self._notifier.asked(job)]
-        commands = [quoted for quoted in QUOTED.findall(prompt) if _is_command(quoted)]
+        path = self._context.environ.get("PATH")
+        commands = [quoted for quoted in QUOTED.findall(prompt) if _is_command(quoted, path)]
         commands += [one for topic, some in TOPICS if topic.search(prompt) for one in some]
         policy = job.spec.policy or self._context.settings.policy
         for command in dict.fromkeys(commands):
@@ -114,10 +115,10 @@ class JobPrerequisites:
             )
 
 
-def _is_command(quoted: str) -> bool:
+def _is_command(quoted: str, path: str | None) -> bool:
     """Whether quoted text begins with a program of this machine; others are names and values."""
     words = quoted.split()
-    return len(words) > 1 and shutil.which(words[0]) is not None
+    return len(words) > 1 and shutil.which(words[0], path=path) is not None
 
 
 def _in_repository(folder: Path) -> bool:
