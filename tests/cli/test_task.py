@@ -80,9 +80,9 @@ def test_every_field_of_a_job_has_an_option_and_can_be_changed(hermes: Hermes) -
     row = hermes.json(
         "task", "edit", "all", "--prompt", "other", "--no-quiet", "--after", "", "--timeout", "1h",
         "--when", "every 3h", "--name", "some", "--dollars", "none", "--tokens", "none",
-        "--incident", "none",
+        "--incident", "none", "--folder", "",
     )  # fmt: skip
-    assert not {"dollars", "tokens", "incident"} & set(row["spec"])
+    assert not {"dollars", "tokens", "incident", "folder"} & set(row["spec"])
     assert (row["spec"]["prompt"], row["spec"]["name"]) == ("other", "some")
     assert "quiet" not in row["spec"]
     assert "after" not in row["spec"]

@@ -301,8 +301,8 @@ class JobService:
         await self._check_after(spec, before)
         if spec.model and spec.model != old.model:
             self._completions.full_name(spec.model)
-        folder = Path(spec.folder)
-        if spec.folder != old.folder and not (folder.is_absolute() and folder.is_dir()):
+        folder, new = Path(spec.folder), spec.folder not in ("", old.folder)
+        if new and not (folder.is_absolute() and folder.is_dir()):
             raise NotFound(
                 f"no folder at {spec.folder!r}", "give the full path of an existing folder"
             )
