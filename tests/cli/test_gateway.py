@@ -1,14 +1,13 @@
 """`hermes gateway` and `hermes send`, with a real runtime and a channel whose platform answers."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.cli import Hermes
+from tests.support.cli import Cli, Hermes
 from tests.support.patience import PATIENCE
 from tests.support.platforms.telegram import TOKEN, TelegramPlatform
 
@@ -20,29 +19,10 @@ async def until(met: Callable[[], Any]) -> Any:
     return found
 
 
-async def until_said(cli: "Cli", words: str, *command: str) -> None:
+async def until_said(cli: Cli, words: str, *command: str) -> None:
     async with asyncio.timeout(PATIENCE):
         while words not in await cli.good(*command):
             await asyncio.sleep(0.1)
-
-
-class Cli:
-    """Commands beside the platform, which lives in this process."""
-
-    def __init__(self, hermes: Hermes) -> None:
-        self._hermes = hermes
-
-    async def run(self, *words: str, input: str = "") -> tuple[int, str, str]:
-        done = await asyncio.to_thread(self._hermes.run, *words, input=input)
-        return done.returncode, done.stdout, done.stderr
-
-    async def good(self, *words: str, input: str = "") -> str:
-        code, out, err = await self.run(*words, input=input)
-        assert code == 0, out + err
-        return out
-
-    async def json(self, *words: str) -> Any:
-        return json.loads(await self.good(*words, "--json"))
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The real `hermes`, run as a person runs it, on a home of its own; and a terminal to run it in."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -162,6 +163,25 @@ class Hermes:
         shutil.rmtree(other_run_folder(str(self.home)), ignore_errors=True)
         if (self.home / "state.db").exists():
             check_prefixes(self.home / "state.db")
+
+
+class Cli:
+    """Commands beside the platform, which lives in this process."""
+
+    def __init__(self, hermes: Hermes) -> None:
+        self._hermes = hermes
+
+    async def run(self, *words: str, input: str = "") -> tuple[int, str, str]:
+        done = await asyncio.to_thread(self._hermes.run, *words, input=input)
+        return done.returncode, done.stdout, done.stderr
+
+    async def good(self, *words: str, input: str = "") -> str:
+        code, out, err = await self.run(*words, input=input)
+        assert code == 0, out + err
+        return out
+
+    async def json(self, *words: str) -> Any:
+        return json.loads(await self.good(*words, "--json"))
 
 
 def _end_shell(spool: Path) -> None:

@@ -49,6 +49,7 @@ class ChannelHost:
         self._domains = domains
         self.context = domains.context
         self._outbound = domains.outbound
+        self._outbound.available = self.titles
         self.ledger = domains.context.store.gateway
         self._registry = registry
         self._sleep = sleep
@@ -138,6 +139,9 @@ class ChannelHost:
     def channel(self, name: str) -> "Channel | None":
         supervisor = self._supervisors.get(name)
         return supervisor.connection.channel if supervisor else None
+
+    def titles(self) -> Mapping[str, str]:
+        return {name: one.title for name, one in self.registry.manifests().items()}
 
     def manifest(self, name: str) -> "Manifest | None":
         return self.registry.manifests().get(name)

@@ -29,7 +29,20 @@ def m002_branches(db: apsw.Connection) -> None:
     )
 
 
-MIGRATIONS: Sequence[Migration] = (m001_store, m002_branches)
+def m003_folders_and_recipients_of_jobs(db: apsw.Connection) -> None:
+    db.execute(
+        "update jobs set spec = json_set(json_remove(spec, '$.workspace'), '$.folder', "
+        "spec ->> '$.workspace') where spec ->> '$.workspace' is not null;"
+        "alter table job_runs add column sent_to text not null default '';"
+        "alter table job_runs add column unsent text not null default '';"
+    )
+
+
+MIGRATIONS: Sequence[Migration] = (
+    m001_store,
+    m002_branches,
+    m003_folders_and_recipients_of_jobs,
+)
 
 
 def applied(db: apsw.Connection) -> list[str]:
