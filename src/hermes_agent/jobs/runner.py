@@ -16,6 +16,7 @@ from hermes_agent.core.ports import Sessions
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import ChildLimits, Session, SessionMessage
 from hermes_agent.core.skills import ActivatedSkill
+from hermes_agent.core.text.format import span
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.jobs import messages
 from hermes_agent.jobs.alerts import JobAlerts
@@ -374,7 +375,7 @@ class RunWorker:
 def _untaken(job: Job, by: str) -> str:
     if by != TIMEOUT:
         return f"it was stopped by {by}"
-    late = messages.span(job.spec.timeout)
+    late = span(job.spec.timeout)
     return f"its session did not start on it for more than {late}"
 
 
@@ -392,7 +393,7 @@ def _came_to(job: Job, end: ev.TurnFinished, by: str) -> RunOutcome:
         said = not messages.says_nothing(job, end.text)
         return RunOutcome(end.text if said else "", said, cost=end.cost, tokens=tokens)
     if end.reason == "interrupted":
-        late = f"it took longer than {messages.span(job.spec.timeout)} and was stopped"
+        late = f"it took longer than {span(job.spec.timeout)} and was stopped"
         error = late if by == TIMEOUT else f"it was stopped by {by or 'somebody'}"
     else:
         way_out = _way_out(job, end)

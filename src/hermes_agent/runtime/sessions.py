@@ -106,6 +106,10 @@ class SessionService:
     async def _knowledge(self, tools: Sequence[str], parent: str, source: str) -> tuple[str, str]:
         return ("", "") if self.hooks is None else await self.hooks.opening(tools, parent, source)
 
+    def can_run(self, session: Session) -> bool:
+        """Whether its turns can run here: a program's session needs the program."""
+        return self._tools.embedded.is_ours(session)
+
     async def submit(self, session: Session, message: SessionMessage) -> bool:
         """Store a message and start its turn. Once this returns, the message is durable. False when
         the same key was sent before."""

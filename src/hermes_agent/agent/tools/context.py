@@ -57,6 +57,7 @@ class ToolContextFactory:
             http=partial(deps.http, reach) if deps.http is not None and reach else None,
             reach=reach,
             settings=deps.settings,
+            place=name,
             workspace=deps.workspace,
             results=deps.results,
             judged=self._authorizer.judged_paths(open_call),

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.command_results import ended_text
 from hermes_agent.core.errors import Degraded, HermesError, NotFound
 from hermes_agent.core.gateway import (
     Chat,
@@ -34,7 +35,7 @@ MAX_CACHED = 5_000
 STOPPED = "(stopped)"
 SILENT = "Done; nothing to report."
 
-_SAID = (ev.Replied, ev.TurnFinished)
+_SAID = (ev.Replied, ev.TurnFinished, ev.CommandEnded)
 _DECIDED = (ev.QuestionAnswered, ev.ApprovalGiven, ev.ParkDecided)
 _NEWS = (*_SAID, *_DECIDED, ev.QuestionAsked, ev.CallParked)
 
@@ -216,6 +217,9 @@ class ReplyPublisher:
                 await self._drafts.leave(binding.session)
                 said = _end_text(end, binding.group)
                 return [self._reply(binding, recorded.number, said)] if said else ()
+            case ev.CommandEnded() as ended if not ended.known:
+                notice = OutboundMessage(binding.chat, ended_text(ended), kind="notice")
+                return [NewDelivery(f"{binding.session}/{recorded.number}/0", notice)]
             case ev.QuestionAnswered() | ev.ApprovalGiven() | ev.ParkDecided() as decided:
                 return await self._approvals.closed(decided)
             case _:

@@ -14,7 +14,7 @@ from hermes_agent.core.gateway import Chat, person_of
 from hermes_agent.core.incidents import INCIDENTS
 from hermes_agent.core.jobs import JOBS
 from hermes_agent.core.messages import Media
-from hermes_agent.core.records import Session
+from hermes_agent.core.records import AfterCommand, Session
 from hermes_agent.core.tools import EgressCheck, IncidentActions, ToolServices
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.outbound import OutboundMessages
@@ -27,7 +27,7 @@ from hermes_agent.jobs.tool_backend import JobTool
 from hermes_agent.learning.service import Learning
 from hermes_agent.runtime.tools.selection import ToolSelection
 from hermes_agent.runtime.tools.services import ToolServiceFactory
-from hermes_agent.runtime.turns.subagents import SubagentManager
+from hermes_agent.runtime.turns.subagents import SubagentManager, root_session
 
 
 @dataclass(eq=False, repr=False)
@@ -133,16 +133,32 @@ class SessionMessenger:
 
     async def send(self, key: str, target: str, text: str, files: Sequence[Media]) -> Sequence[str]:
         """Queue the message once per key; returns its targets."""
-        chats = [await self._here()] if target == HERE else self._outbound.chats([target])
-        if not chats:
-            raise ToolError(f"unknown target: {target!r}", "name a channel or a chat", "changed")
+        chats = await self._chats(target)
         await self._outbound.send(f"effect/{key}", chats, text, files=files)
         return [chat.channel if target != HERE else HERE for chat in chats]
 
+    async def send_after(self, key: str, target: str, text: str, command: str) -> Sequence[str]:
+        chats = await self._chats(target)
+        store, text = self._context.store, self._context.redact(text)
+        if not await store.background_commands(self._session.id, command):
+            raise ToolError(
+                f"no background command {command!r} that has yet to end",
+                "`process` shows what became of it; send a message without `after`",
+                "changed",
+            )
+        waiting = [AfterCommand(f"effect/{key}", chat.target, text) for chat in chats]
+        if not await store.add_after_command(command, waiting):
+            raise ToolError(f"{command} has just ended", "send it without `after`", "changed")
+        return [chat.channel for chat in chats]
+
+    async def _chats(self, target: str) -> list[Chat]:
+        chats = [await self._here()] if target == HERE else self._outbound.chats([target])
+        if not chats:
+            raise ToolError(f"unknown target: {target!r}", "name a channel or a chat", "changed")
+        return chats
+
     async def _here(self) -> Chat:
-        session = self._session
-        while session.parent:
-            session = await self._context.store.session(session.parent)
+        session = await root_session(self._context.store, self._session)
         binding = await self._context.store.gateway.binding_of(session.id)
         if binding is None:
             raise ToolError(
