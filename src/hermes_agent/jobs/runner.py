@@ -11,6 +11,7 @@ import msgspec
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, OutcomeUnknown, Stopping
+from hermes_agent.core.gateway import SessionPlace
 from hermes_agent.core.jobs import JOB_KEY, JOBS, Job, Run, RunState
 from hermes_agent.core.ports import Sessions
 from hermes_agent.core.protocols import Clock
@@ -236,7 +237,8 @@ class RunWorker:
         await self._scripts.forget(job, self._run)
 
     async def _skills(self, job: Job) -> tuple[ActivatedSkill, ...]:
-        return tuple([await self._learning.opened(name) for name in job.spec.skills])
+        place = SessionPlace(JOBS)
+        return tuple([await self._learning.opened(name, "", place) for name in job.spec.skills])
 
     async def _session(self, job: Job) -> Session:
         spec, folder = job.spec, await workspace(self._context, job)

@@ -15,7 +15,6 @@ from hermes_agent.host.outbound import OutboundMessages
 from hermes_agent.host.terminal_pool import TerminalPool
 from hermes_agent.runtime.sessions import SessionService
 from hermes_agent.runtime.turns.scheduler import TurnScheduler
-from hermes_agent.runtime.turns.subagents import root_session
 from hermes_agent.terminals.command_backend import TerminalUnreachable
 
 log = logging.getLogger("hermes.commands")
@@ -64,7 +63,7 @@ class BackgroundCommands:
     async def _report(self, command: BackgroundCommand) -> None:
         try:
             session = await self._context.store.session(command.session)
-            root = await root_session(self._context.store, session)
+            root = await self._context.store.root_session(session.id)
             if command.ended is None:
                 await self._journal_end(command, session, root)
             await self._tell(command.id, root)

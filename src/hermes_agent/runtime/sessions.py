@@ -22,6 +22,7 @@ from hermes_agent.agent.prompt import (
 )
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, Stopping
+from hermes_agent.core.gateway import Chat, SessionPlace
 from hermes_agent.core.records import NO_SHARE, ChildLimits, NewSession, Session, SessionMessage
 from hermes_agent.core.settings.terminals import PlaceSettings
 from hermes_agent.host.context import RuntimeContext
@@ -46,7 +47,9 @@ FOLLOW_UP_SECONDS = 2.0
 class SessionHooks(Protocol):
     """What learning adds to a session."""
 
-    async def opening(self, tools: Sequence[str], parent: str, source: str) -> tuple[str, str]: ...
+    async def opening(
+        self, tools: Sequence[str], parent: str, place: SessionPlace
+    ) -> tuple[str, str]: ...
 
     async def arrived(self, session: Session, message: SessionMessage) -> SessionMessage: ...
 
@@ -82,9 +85,11 @@ class SessionService:
         parent: str = "",
         share: ChildLimits = NO_SHARE,
         needs_model: bool = True,
+        chat: Chat | None = None,
     ) -> Session:
         """Opens a new conversation and fixes its prompt, tools, model, policy and terminals.
-        `embedded` are the tools of an embedding program; `use` names the tools that it has."""
+        `embedded` are the tools of an embedding program; `use` names the tools that it has; `chat`
+        is where it talks."""
         self._context.refresh_settings()
         model = self._completions.full_name(model, needs_model)
         policy = policy or self._context.settings.policy
@@ -100,7 +105,7 @@ class SessionService:
         context = collect_prompt_context(
             workspace, self._context.home.soul, self._context.clock(), places,
             Path(self._context.environ.get("HOME") or Path.home()),
-            await self._knowledge(names_shown, parent, source),
+            await self._knowledge(names_shown, parent, SessionPlace(source, chat)),
         )  # fmt: skip
         can_find = FIND_TOOLS in names_shown
         prompt = build_prompt(context, shown, self._tool_services.about() if can_find else "")
@@ -110,8 +115,10 @@ class SessionService:
         )  # fmt: skip
         return await self._context.store.open_session(new, prompt)
 
-    async def _knowledge(self, tools: Sequence[str], parent: str, source: str) -> tuple[str, str]:
-        return ("", "") if self.hooks is None else await self.hooks.opening(tools, parent, source)
+    async def _knowledge(
+        self, tools: Sequence[str], parent: str, place: SessionPlace
+    ) -> tuple[str, str]:
+        return ("", "") if self.hooks is None else await self.hooks.opening(tools, parent, place)
 
     def can_run(self, session: Session) -> bool:
         """Whether its turns can run here: a program's session needs the program."""

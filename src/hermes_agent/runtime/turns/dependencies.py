@@ -27,7 +27,7 @@ from hermes_agent.jobs.tool_backend import JobTool
 from hermes_agent.learning.service import Learning
 from hermes_agent.runtime.tools.selection import ToolSelection
 from hermes_agent.runtime.tools.services import ToolServiceFactory
-from hermes_agent.runtime.turns.subagents import SubagentManager, root_session
+from hermes_agent.runtime.turns.subagents import SubagentManager
 
 
 @dataclass(eq=False, repr=False)
@@ -158,7 +158,7 @@ class SessionMessenger:
         return chats
 
     async def _here(self) -> Chat:
-        session = await root_session(self._context.store, self._session)
+        session = await self._context.store.root_session(self._session.id)
         binding = await self._context.store.gateway.binding_of(session.id)
         if binding is None:
             raise ToolError(

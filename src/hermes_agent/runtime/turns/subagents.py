@@ -15,7 +15,6 @@ from hermes_agent.core.ports import Sessions
 from hermes_agent.core.records import ChildLimits, Session, SessionMessage
 from hermes_agent.core.tools import SubagentResult, SubagentTask
 from hermes_agent.host.context import RuntimeContext
-from hermes_agent.store.store import Store
 
 log = logging.getLogger("hermes.subagents")
 
@@ -138,10 +137,3 @@ def _said(event: ev.Event | ev.TransientEvent) -> str:
 def _line(text: str) -> str:
     first = text.strip().partition("\n")[0]
     return first if len(first) <= LINE_CHARS else f"{first[: LINE_CHARS - 1]}…"
-
-
-async def root_session(store: Store, session: Session) -> Session:
-    """The session that a subagent works for in the end; of others, itself."""
-    while session.parent:
-        session = await store.session(session.parent)
-    return session

@@ -14,6 +14,7 @@ class Journal(StorePart):
 
     open_session = write(commands.open_session)
     session = read(queries.session)
+    root_session = read(queries.root_session)
     sessions = read(queries.sessions)
     branch = write(commands.branch)
     import_turns = write(imports.import_turns)
