@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Reply, Request, ToolCall, ToolMessage
+from hermes_agent.gateway.delivery.speech import speak
+from hermes_agent.gateway.inbound.transcription import transcribe
 from tests.support.cli import Hermes, Pane
 from tests.support.openai_server import OpenAIServer
 from tests.support.platforms.telegram import CHATS, PERSON, TOKEN, TelegramPlatform
@@ -19,6 +22,7 @@ from tests.support.platforms.world import until
 from tests.support.runtime_fixture import RuntimeFixture, open_runtime
 from tests.support.runtime_fixture import until as until_async
 
+_NO_MODELS: Any = None
 BUILD = "until [ -e go ]; do sleep 0.02; done; echo compiled; echo 'no rule' >&2; exit 2"
 ENDED = re.compile(r"background command \S+ \(until .*\) ended after \d+ s with exit code 2")
 
@@ -60,7 +64,7 @@ class Desk:
         (home / ".env").write_text(f"TELEGRAM_TOKEN={TOKEN}\n")
         (home / ".env").chmod(0o600)
 
-    def set(self, **channel: object) -> None:
+    def set(self, gateway: dict[str, str] | None = None, **channel: object) -> None:
         service = {"url": self.model.url, "needs_key": False}
         telegram = {"token": "TELEGRAM_TOKEN", "address": self.telegram.address, **channel}
         config = {
@@ -68,7 +72,7 @@ class Desk:
             "models": {"services": {"ours": service}, "retries": 0},
             "policy": "sandbox",
             "channels": {"telegram": {"owners": [str(PERSON["id"])], **telegram}},
-            "gateway": {"workspace": str(self.hermes.work)},
+            "gateway": {"workspace": str(self.hermes.work), **(gateway or {})},
         }
         (self.hermes.home / "config.yaml").write_text(json.dumps(config))
         self.hermes.environ.pop("HERMES_MODEL", None)
@@ -88,23 +92,27 @@ class Desk:
         return [shown.text for shown in self.telegram.sent() if shown.chat.chat == chat]
 
 
-@pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+@asynccontextmanager
+async def open_desk(
+    folder: Path, *replies: Reply | Callable[[Request], Reply]
+) -> AsyncIterator[Desk]:
     telegram = TelegramPlatform()
-    await telegram.start(tmp_path)
-    replies: list[Reply | Callable[[Request], Reply]] = [
-        call("terminal", command=BUILD, background=True),
-        tell_the_phone,
-        Reply("I have started it"),
-        what_it_knows,
-    ]
+    await telegram.start(folder)
     with OpenAIServer(replies) as model:
-        made = Desk(tmp_path, telegram, model)
+        made = Desk(folder, telegram, model)
         try:
             yield made
         finally:
             await asyncio.to_thread(made.hermes.close)
             await telegram.stop()
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    build = call("terminal", command=BUILD, background=True)
+    begun = Reply("I have started it")
+    async with open_desk(tmp_path, build, tell_the_phone, begun, what_it_knows) as made:
+        yield made
 
 
 async def test_a_build_outlives_the_runtime_and_its_end_is_told_once_here_and_on_the_phone(
@@ -143,6 +151,27 @@ async def test_without_a_channel_the_tool_says_so_at_once(desk: Desk) -> None:
     assert "no channel has a home chat" in said
     (desk.hermes.work / "go").touch()
     await desk.hears("exit code 2")
+
+
+async def test_who_asks_by_voice_is_answered_by_voice_too(tmp_path: Path) -> None:
+    asked = await speak("local/en-us", _NO_MODELS, "Is the server working today?")
+    assert asked is not None
+    answers = [Reply("The server is **working**.\n```\nuptime\n```"), Reply("Written")]
+    async with open_desk(tmp_path, *answers) as desk:
+        desk.set(gateway={"voice": "local/tiny", "speak": "local/en-us"})
+        await desk.up()
+        await desk.telegram.say("", voice=asked)
+        await until(lambda: any(shown.files for shown in desk.telegram.sent()))
+        await desk.hears("The server is working")
+        (memo,) = [file for shown in desk.telegram.sent() for file in shown.files]
+        assert memo.type == "audio/ogg"
+        assert "working" in (await transcribe("local/tiny", _NO_MODELS, memo)).lower()
+        heard = desk.model.requests[-1].body.decode().lower()
+        assert "said in a voice memo" in heard
+        assert "server" in heard
+        await desk.telegram.say("And in writing?")
+        await desk.hears("Written")
+        assert sum(len(shown.files) for shown in desk.telegram.sent()) == 1
 
 
 # at a terminal
