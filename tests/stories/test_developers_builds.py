@@ -15,7 +15,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Reply, Request, ToolCall, ToolMessage
 from hermes_agent.gateway.delivery.speech import speak
 from hermes_agent.gateway.inbound.transcription import transcribe
-from tests.support.cli import Hermes, Pane
+from tests.support.cli import Hermes, Pane, wait_until
 from tests.support.openai_server import OpenAIServer
 from tests.support.platforms.telegram import CHATS, PERSON, TOKEN, TelegramPlatform
 from tests.support.platforms.world import until
@@ -23,6 +23,7 @@ from tests.support.runtime_fixture import RuntimeFixture, open_runtime
 from tests.support.runtime_fixture import until as until_async
 
 _NO_MODELS: Any = None
+WHERE = ("private", "group")
 BUILD = "until [ -e go ]; do sleep 0.02; done; echo compiled; echo 'no rule' >&2; exit 2"
 ENDED = re.compile(r"background command \S+ \(until .*\) ended after \d+ s with exit code 2")
 
@@ -83,6 +84,15 @@ class Desk:
     async def kill(self) -> None:
         await asyncio.to_thread(self.hermes.kill_runtime)
 
+    async def rest(self) -> None:
+        """Until the platform has confirmed all that was sent: it does not know a message again."""
+
+        def sent() -> bool:
+            found = self.hermes.api.get("/v1/gateway/deliveries")["deliveries"]
+            return all(one["state"] == "sent" for one in found)
+
+        await asyncio.to_thread(wait_until, sent, "the outbox to be empty")
+
     async def hears(self, part: str, where: str = "private") -> str:
         await until(lambda: any(part in text for text in self.texts(where)))
         return next(text for text in self.texts(where) if part in text)
@@ -122,24 +132,24 @@ async def test_a_build_outlives_the_runtime_and_its_end_is_told_once_here_and_on
     await desk.up()
     await desk.telegram.say("Build it, and tell me on my phone when it is done")
     await desk.hears("I have started it")
+    await desk.rest()
     asked = len(desk.model.requests)
     await desk.kill()
     (desk.hermes.work / "go").touch()
     await desk.up()
-    told = await desk.hears("exit code 2")
-    assert ENDED.search(told)
-    assert "compiled" in told
-    assert "no rule" in told
+    notice = await desk.hears("exit code 2")
+    assert ENDED.search(notice)
+    assert "compiled" in notice
+    assert "no rule" in notice
     assert "Your build" in await desk.hears("exit code 2", "group")
     assert len(desk.model.requests) == asked  # no model was paid for it
+    await desk.rest()
     await desk.kill()
     await desk.up()
     await desk.telegram.say("How did it go?")
     await desk.hears("I was told 1 times: True")
-    assert [sum("exit code" in one for one in desk.texts(at)) for at in ("private", "group")] == [
-        1,
-        1,
-    ]
+    told = [sum("exit code" in one for one in desk.texts(at)) for at in WHERE]
+    assert told == [1, 1]
 
 
 async def test_without_a_channel_the_tool_says_so_at_once(desk: Desk) -> None:
@@ -151,6 +161,18 @@ async def test_without_a_channel_the_tool_says_so_at_once(desk: Desk) -> None:
     assert "no channel has a home chat" in said
     (desk.hermes.work / "go").touch()
     await desk.hears("exit code 2")
+
+
+async def test_a_chat_that_is_the_phone_is_told_once(desk: Desk) -> None:
+    desk.set(home=str(PERSON["id"]))
+    await desk.up()
+    await desk.telegram.say("Build it, and tell me on my phone when it is done")
+    await desk.hears("I have started it")
+    (desk.hermes.work / "go").touch()
+    await desk.hears("exit code 2")
+    await desk.telegram.say("How did it go?")
+    await desk.hears("I was told 1 times: True")
+    assert sum("exit code" in one for one in desk.texts()) == 1
 
 
 async def test_who_asks_by_voice_is_answered_by_voice_too(tmp_path: Path) -> None:

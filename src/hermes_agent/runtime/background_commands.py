@@ -80,7 +80,7 @@ class BackgroundCommands:
         state = await self._end_of(command, session)
         while self._turns.is_asking(session.id, command.id):
             await asyncio.sleep(ASKING_SECONDS)
-        now = (await self._context.store.background_commands(id=command.id))[0]
+        now = await self._command(command.id)
         wake = now.wake and not now.known and self._sessions.can_run(root)
         event = ended(state, command.terminal, self._context.redact, wake=wake, known=now.known)
         await self._turns.add(root, event)
@@ -106,7 +106,7 @@ class BackgroundCommands:
         """Tell those who asked for it. Repeating this repeats nothing."""
         reported = False
         while not reported:
-            command = (await self._context.store.background_commands(id=id))[0]
+            command = await self._command(id)
             assert command.ended is not None
             if command.wake:
                 await self._wake(root, command.ended)
@@ -115,6 +115,12 @@ class BackgroundCommands:
                 chats = [chat_of(message.target)]
                 await self._outbound.send(message.key, chats, text, kind="notice")
             reported = await self._context.store.command_reported(id, command.messages)
+
+    async def _command(self, id: str) -> BackgroundCommand:
+        found = await self._context.store.background_commands(id=id)
+        if not found:
+            raise NotFound(f"no background command {id!r} that is to be reported")
+        return found[0]
 
     async def _wake(self, root: Session, event: CommandEnded) -> None:
         interactive = (await self._turns.conversation(root.id)).interactive

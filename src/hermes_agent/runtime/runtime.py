@@ -74,7 +74,7 @@ class Maintenance:
             ),
             asyncio.create_task(supervise("the clean-up", self._tidy, every(MAINTENANCE_SECONDS))),
             asyncio.create_task(
-                supervise("commands", self._commands.watch, every(MAINTENANCE_SECONDS))
+                supervise("the watch on commands", self._commands.watch, every(MAINTENANCE_SECONDS))
             ),
             asyncio.create_task(self._learning.tasks.run()),
             asyncio.create_task(self._incidents.run()),

@@ -146,7 +146,9 @@ class SessionMessenger:
                 "`process` shows what became of it; send a message without `after`",
                 "changed",
             )
-        waiting = [AfterCommand(f"effect/{key}", chat.target, text) for chat in chats]
+        # This chat is told anyway.
+        others = [chat for chat in chats if chat != await self._own_chat()]
+        waiting = [AfterCommand(f"effect/{key}", chat.target, text) for chat in others]
         if not await store.add_after_command(command, waiting):
             raise ToolError(f"{command} has just ended", "send it without `after`", "changed")
         return [chat.channel for chat in chats]
@@ -157,13 +159,16 @@ class SessionMessenger:
             raise ToolError(f"unknown target: {target!r}", "name a channel or a chat", "changed")
         return chats
 
-    async def _here(self) -> Chat:
+    async def _own_chat(self) -> Chat | None:
         session = await self._context.store.root_session(self._session.id)
         binding = await self._context.store.gateway.binding_of(session.id)
-        if binding is None:
+        return None if binding is None else binding.chat
+
+    async def _here(self) -> Chat:
+        if (chat := await self._own_chat()) is None:
             raise ToolError(
                 "this session has no chat",
                 "say it in your answer, or name a target",
                 "changed",
             )
-        return binding.chat
+        return chat
