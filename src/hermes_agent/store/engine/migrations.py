@@ -33,10 +33,7 @@ def m003_background_commands(db: apsw.Connection) -> None:
     db.execute(
         "create table background_commands (id text primary key, session integer not null, "
         "terminal text not null, wake integer not null, known integer not null, ended text, "
-        "messages text not null default '[]', reported integer not null default 0"
-        ") strict, without rowid;"
-        "create index background_commands_by_session on background_commands (session);"
-        "create index background_commands_open on background_commands (id) where reported = 0;"
+        "messages text not null default '[]') strict, without rowid"
     )
 
 

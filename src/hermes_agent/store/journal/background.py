@@ -42,7 +42,7 @@ def background_commands(db: Connection, session: str = "", id: str = "") -> list
     found = db.rows(
         "select b.id, s.id, b.terminal, b.wake, b.known, b.ended, b.messages "
         "from background_commands b join sessions s on s.key = b.session "
-        "where b.reported = 0 and (?1 = '' or s.id = ?1) and (?2 = '' or b.id = ?2)",
+        "where (?1 = '' or s.id = ?1) and (?2 = '' or b.id = ?2)",
         (session, id),
     )
     return [
@@ -57,9 +57,7 @@ def background_commands(db: Connection, session: str = "", id: str = "") -> list
 
 def add_after_command(db: Connection, id: str, messages: Sequence[AfterCommand]) -> bool:
     """Have messages sent when a command ends, each key once. False if its end was reported."""
-    row = db.execute(
-        "select messages from background_commands where id = ? and reported = 0", (id,)
-    ).fetchone()
+    row = db.execute("select messages from background_commands where id = ?", (id,)).fetchone()
     if row is None:
         return False
     kept = {one.key: one for one in (*_messages.decode(row[0]), *messages)}
@@ -73,7 +71,7 @@ def add_after_command(db: Connection, id: str, messages: Sequence[AfterCommand])
 def command_reported(db: Connection, id: str, messages: Sequence[AfterCommand]) -> bool:
     """Its end is reported, with these messages. False if there are more."""
     db.execute(
-        "update background_commands set reported = 1 where id = ? and messages = ?",
+        "delete from background_commands where id = ? and messages = ?",
         (id, msgspec.json.encode(messages).decode()),
     )
     return db.changes() == 1
