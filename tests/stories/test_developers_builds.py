@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -323,3 +324,15 @@ async def test_an_end_that_the_model_has_read_itself_is_not_told_again(tmp_path:
         await h.idle(session)
         conversation = await h.runtime._turns.conversation(session.id)
         assert sum("exit code 2" in one.text for one in conversation.messages) == 1
+
+
+async def test_a_build_of_which_nothing_is_left_is_reported_as_lost(tmp_path: Path) -> None:
+    async with open_runtime(tmp_path) as h:
+        session = await h.open(developer(tmp_path, building()))
+        await h.say(session, "build it")
+    (tmp_path / "work/go").touch()
+    shutil.rmtree(tmp_path / "home/terminals" / session.id)
+    async with open_runtime(tmp_path) as h:
+        event = await ended(h, session)
+    assert event.state == "lost"
+    assert "how it ended is unknown" in event.text

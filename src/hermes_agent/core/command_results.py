@@ -88,10 +88,11 @@ def ended(
         "stopped": f"was stopped after {took}",
     }.get(state.state, "was lost with its shell: how it ended is unknown")
     command = redact(shortened(state.text, COMMAND_CHARS))
+    named = f"{state.id} ({command})" if command else state.id
     parts = [part for text in (state.stdout, state.stderr) for part in _last_lines(redact(text))]
     return CommandEnded(
         state.id, command, terminal, state.state, state.code, state.seconds,
-        f"background command {state.id} ({command}) {how}", "\n".join(parts), wake, known,
+        f"background command {named} {how}", "\n".join(parts), wake, known,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import asyncio
 import logging
 
 from hermes_agent.core.command_results import ended, ended_notice, ended_text
-from hermes_agent.core.errors import HermesError, NotFound, ToolError
+from hermes_agent.core.errors import HermesError, NotFound
 from hermes_agent.core.events import CommandEnded
 from hermes_agent.core.gateway import chat_of
 from hermes_agent.core.protocols import CommandState
@@ -15,7 +15,7 @@ from hermes_agent.host.outbound import OutboundMessages
 from hermes_agent.host.terminal_pool import TerminalPool
 from hermes_agent.runtime.sessions import SessionService
 from hermes_agent.runtime.turns.scheduler import TurnScheduler
-from hermes_agent.terminals.command_backend import TerminalUnreachable
+from hermes_agent.terminals.command_backend import UnknownCommand
 
 log = logging.getLogger("hermes.commands")
 
@@ -95,9 +95,9 @@ class BackgroundCommands:
                     return state
                 pause = RETRY_SECONDS[0]
                 continue
+            except UnknownCommand:
+                return CommandState(command.id, "", "lost")
             except HermesError as trouble:
-                if isinstance(trouble, ToolError) and not isinstance(trouble, TerminalUnreachable):
-                    return CommandState(command.id, "", "lost")  # nothing is left of it there
                 log.info("command %s: %s", command.id, trouble.message)
             await asyncio.sleep(pause)
             pause = min(2 * pause, longest)
