@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct, field
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.command_results import ended_notice
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.messages import (
     AssistantMessage,
@@ -121,6 +122,8 @@ class ConversationState(Struct, dict=True):
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Failures of the model's calls in this turn, by name and arguments. Those of programs do not
     count: they may poll."""
+    notices: list[str] = []
+    """Ended background commands that the model has not been told of."""
     todo: str = ""
     """The to-do list as the model last wrote it."""
     active_skills: list[ActivatedSkill] = []
@@ -244,7 +247,10 @@ class ConversationState(Struct, dict=True):
                 self.questions, self.answers, self.agreed, self.budget = {}, {}, {}, None
                 self.interactive, self.interrupted, self.last_text = False, False, ""
                 self.active_skills, self.recalled = [], []
+            case ev.CommandEnded() as ended if not (ended.known or ended.wake):
+                self.notices.append(ended_notice(ended))
             case ev.MessageTaken() as taken:
+                self._give_notices()
                 self._add_rewind_point(recorded.number)
                 self._add_user_message(taken)
             case ev.Rewound(to=to):
@@ -410,6 +416,12 @@ class ConversationState(Struct, dict=True):
                     ToolMessage(call.call.id, call.call.name, done.text, done.ok, done.files)
                 )
         self.calls, self.inner = [], []
+        self._give_notices()
+
+    def _give_notices(self) -> None:
+        notices, self.notices = self.notices, []
+        for notice in notices:
+            self._append_message(UserMessage(notice))
 
     def _count_time(self, recorded: ev.Recorded, worked: float | None) -> None:
         """Count working time only, not time spent waiting for people, between runtimes or between

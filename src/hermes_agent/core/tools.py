@@ -287,6 +287,10 @@ class Messenger(Protocol):
         """Queue it, once per key; returns where it goes, in words."""
         ...
 
+    async def send_after(self, key: str, target: str, text: str, command: str) -> Sequence[str]:
+        """The same, but only when a background command of the session ends, with its outcome."""
+        ...
+
 
 class Proxy(Protocol):
     """Network access for a program that cannot use the guarded client. Resolves names itself and
@@ -366,6 +370,8 @@ class ToolContext(Struct, frozen=True):
     reach: EgressCheck | None = None
     clock: Clock = time.time
     settings: Settings = Settings()
+    place: str = ""
+    """The name of the terminal."""
     workspace: str = ""
     """The session's folder on this machine; tools that are not `located` resolve paths in it."""
     results: Path | None = None

@@ -18,6 +18,8 @@ from hermes_agent.host.context import RuntimeContext
 HOME = "home"
 """The setting of a channel that names its default chat."""
 ALL = "all"
+PHONE = "phone"
+"""The first channel in config.yaml that has a home chat."""
 ORIGIN = "origin"
 LOCAL = "local"
 
@@ -39,9 +41,14 @@ def _resolve(channels: Channels, target: str, origin: str) -> list[Chat]:
         return []
     if target == ORIGIN:
         return [chat_of(origin)] if origin else []
-    if target == ALL:
-        homes = [name for name, given in channels.items() if given.get(HOME)]
-        return [_home(channels, name) for name in homes]
+    homes = [name for name, given in channels.items() if given.get(HOME)]
+    if target == PHONE and not homes:
+        raise UsageError(
+            "no channel has a home chat",
+            f"`hermes gateway setup` adds one, or set channels.CHANNEL.{HOME}",
+        )
+    if target in (ALL, PHONE):
+        return [_home(channels, name) for name in (homes if target == ALL else homes[:1])]
     chat = chat_of(target)
     if chat.channel not in channels:
         known = ", ".join(sorted(channels)) or "none"

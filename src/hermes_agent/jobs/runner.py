@@ -11,11 +11,13 @@ import msgspec
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, OutcomeUnknown, Stopping
+from hermes_agent.core.gateway import SessionPlace
 from hermes_agent.core.jobs import JOB_KEY, JOBS, Job, Run, RunState
 from hermes_agent.core.ports import Sessions
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import ChildLimits, Session, SessionMessage
 from hermes_agent.core.skills import ActivatedSkill
+from hermes_agent.core.text.format import span
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.jobs import messages
 from hermes_agent.jobs.alerts import JobAlerts
@@ -235,7 +237,8 @@ class RunWorker:
         await self._scripts.forget(job, self._run)
 
     async def _skills(self, job: Job) -> tuple[ActivatedSkill, ...]:
-        return tuple([await self._learning.opened(name) for name in job.spec.skills])
+        place = SessionPlace(JOBS)
+        return tuple([await self._learning.opened(name, "", place) for name in job.spec.skills])
 
     async def _session(self, job: Job) -> Session:
         spec, folder = job.spec, await self._scripts.folder(job)
@@ -375,7 +378,7 @@ class RunWorker:
 def _untaken(job: Job, by: str) -> str:
     if by != TIMEOUT:
         return f"it was stopped by {by}"
-    late = messages.span(job.spec.timeout)
+    late = span(job.spec.timeout)
     return f"its session did not start on it for more than {late}"
 
 
@@ -393,7 +396,7 @@ def _came_to(job: Job, end: ev.TurnFinished, by: str) -> RunOutcome:
         said = not messages.says_nothing(job, end.text)
         return RunOutcome(end.text if said else "", said, cost=end.cost, tokens=tokens)
     if end.reason == "interrupted":
-        late = f"it took longer than {messages.span(job.spec.timeout)} and was stopped"
+        late = f"it took longer than {span(job.spec.timeout)} and was stopped"
         error = late if by == TIMEOUT else f"it was stopped by {by or 'somebody'}"
     else:
         way_out = _way_out(job, end)

@@ -14,6 +14,7 @@ from hermes_agent.core.errors import NotFound, OutcomeUnknown, UsageError
 from hermes_agent.core.jobs import JOBS, Job, Run
 from hermes_agent.core.protocols import CommandState, ShellCommand, Terminal
 from hermes_agent.core.records import Session
+from hermes_agent.core.text.format import span
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.policy_shell import (
     NotAllowed,
@@ -21,7 +22,7 @@ from hermes_agent.host.policy_shell import (
     as_allowed,
     synthetic_session,
 )
-from hermes_agent.jobs.messages import cut, span, title
+from hermes_agent.jobs.messages import cut, title
 from hermes_agent.policy.path_resolvers import on_disk
 from hermes_agent.terminals.registry import kind_of
 

@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from hermes_agent.agent.completions import Completions
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.jobs import Job, JobSpec, Run, Schedule
+from hermes_agent.core.gateway import SessionPlace
+from hermes_agent.core.jobs import JOBS, Job, JobSpec, Run, Schedule
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.outbound import OutboundMessages
 from hermes_agent.host.policy_shell import PolicyShells
@@ -297,7 +298,7 @@ class JobService:
         for name in spec.terminals:
             self._shells.terminals.place(name)
         for name in spec.skills:
-            await self._learning.opened(name)
+            await self._learning.opened(name, "", SessionPlace(JOBS))
         await self._check_after(spec, before)
         if spec.model and spec.model != old.model:
             self._completions.full_name(spec.model)

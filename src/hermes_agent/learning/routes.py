@@ -181,6 +181,7 @@ class LearningApi:
                 "record": page.record,
                 "text": page.files[main].decode(errors="replace") if main else "",
                 "files": sorted(page.files),
+                "places": page.text.facts.places,
                 "bounds": page.text.bounds,
                 "parameters": page.text.parameters,
                 "problems": page.problems,

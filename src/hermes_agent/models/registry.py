@@ -187,14 +187,14 @@ class ModelRegistry:
             self._client(name).client()
 
     def speech(self, name: str) -> "Speech":
-        """The speech-to-text model `service/name`, of a service with an OpenAI format."""
+        """The speech model `service/name`, of a service with an OpenAI format."""
         from hermes_agent.models.speech import WIRES, Speech
 
         own, service, url = self._service(name)
         model, silence = name.partition("/")[2], self._settings.silence_seconds
         if service.wire not in WIRES or not model:
             raise UsageError(
-                f"{name!r} cannot transcribe audio",
+                f"{name!r} can neither transcribe audio nor speak",
                 "name a service with OpenAI's format and its model",
             )
         endpoint = Endpoint(name, model, service, url, ModelFacts(), silence)

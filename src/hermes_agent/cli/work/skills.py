@@ -254,6 +254,8 @@ def skill_text(found: Row) -> str:
     if found["runbook"]:
         lines.append(f"runbook    `hermes skills run {record['name']}` needs no model")
     lines += [f"parameter  {_parameter(one)}" for one in found["parameters"]]
+    if places := found.get("places"):
+        lines.append(f"only in    {one_line(places, 400)}")
     lines += [f"only       {line}" for line in _bounds(found["bounds"])]
     lines.append(f"cases      {found['cases']}")
     lines += [line for one in found["problems"] for line in problem_lines(one)]

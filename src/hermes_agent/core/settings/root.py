@@ -328,6 +328,10 @@ class GatewaySettings(Struct, frozen=True, forbid_unknown_fields=True):
     voice: str = ""
     """What transcribes voice messages: `local/tiny` on this machine, or a model of a service with
     OpenAI's API, as `openai/whisper-1`; empty passes them to the agent as files."""
+    speak: str = ""
+    """What also speaks the answers to voice messages: `local/VOICE`, a voice of espeak-ng on this
+    machine, as `local/en-us`, or a model of a service with OpenAI's API, as `openai/tts-1`; empty
+    for none."""
 
 
 class ChatSettings(Struct, frozen=True, forbid_unknown_fields=True):

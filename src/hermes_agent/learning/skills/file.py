@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.gateway import SessionPlace, chat_of
 from hermes_agent.core.incidents import CATEGORIES
 from hermes_agent.core.skills import SkillLimits
 from hermes_agent.learning.skills.folder import (
@@ -43,7 +44,7 @@ FOLDERS = ("references", "scripts", "templates", "assets")
 OURS = (
     "hermes-category", "hermes-tags", "hermes-platforms", "hermes-requires-tools",
     "hermes-fallback-for-tools", "hermes-parameters", "hermes-paths", "hermes-hosts",
-    "hermes-incident",
+    "hermes-incident", "hermes-channels", "hermes-groups",
 )  # fmt: skip
 TOOLS = {
     "Bash": "terminal", "Read": "read_file", "Write": "write_file", "Edit": "patch",
@@ -78,6 +79,22 @@ class SkillFacts(Struct, frozen=True, omit_defaults=True):
     compatibility: str = ""
     incident: str = ""
     """The incident category it is for."""
+    channels: tuple[str, ...] = ()
+    """Channels, or chats as targets, to which it is limited."""
+    groups: tuple[str, ...] = ()
+    """Ids of chats, on any channel, to which it is limited."""
+
+    def belongs(self, place: SessionPlace) -> bool:
+        """Whether it may be used in a session that talks there."""
+        if not (self.channels or self.groups):
+            return True
+        chat = place.chat.chat if place.chat is not None else None
+        return chat in self.groups or not place.targets.isdisjoint(self.channels)
+
+    @property
+    def places(self) -> str:
+        """What it is limited to, in words; empty if it is not."""
+        return ", ".join((*self.channels, *(f"group {one}" for one in self.groups)))
 
     def fits(self, tools: "frozenset[str]", platform: str) -> bool:
         if self.platforms and platform not in self.platforms:
@@ -120,6 +137,8 @@ def parse(text: str, folder_name: str = "") -> SkillText:
         license=front.text("license"),
         compatibility=front.text("compatibility"),
         incident=extra.cause(),
+        channels=tuple(chat_of(each).target for each in extra.words("hermes-channels")),
+        groups=extra.words("hermes-groups"),
     )
     found += snippet_troubles(front.body, parameters)
     return SkillText(

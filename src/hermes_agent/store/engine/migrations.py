@@ -38,10 +38,19 @@ def m003_folders_and_recipients_of_jobs(db: apsw.Connection) -> None:
     )
 
 
+def m004_background_commands(db: apsw.Connection) -> None:
+    db.execute(
+        "create table background_commands (id text primary key, session integer not null, "
+        "terminal text not null, wake integer not null, known integer not null, ended text, "
+        "messages text not null default '[]') strict, without rowid"
+    )
+
+
 MIGRATIONS: Sequence[Migration] = (
     m001_store,
     m002_branches,
     m003_folders_and_recipients_of_jobs,
+    m004_background_commands,
 )
 
 
