@@ -119,6 +119,8 @@ class Effect(Struct, frozen=True):
     """Why a terminal elsewhere cannot hold commands to looking; empty if it can."""
     unconfined_workspace: str = UNPROBED
     """Why it cannot hold them to the workspace."""
+    parameters: tuple[str, ...] = ()
+    """All parameters of the tool, given or not."""
 
 
 class ApprovalRequirement(Struct, frozen=True, omit_defaults=True):
