@@ -256,6 +256,9 @@ class LearningSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Tokens that learning (reviews, summaries and evaluations) may use per day (UTC)."""
     day_dollars: Dollars = 1.0
     """Dollars that learning may cost per day (UTC), as far as prices are known."""
+    proof_share: Annotated[float, Meta(gt=0, le=1)] = 0.25
+    """The share of `day_tokens` and `day_dollars` that the proof of one skill may use per day; it
+    continues the next day."""
     cases: Annotated[int, Meta(ge=6, le=40)] = 8
     """Test cases per candidate."""
     rounds: Count = 2
