@@ -105,8 +105,12 @@ class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
     `login`. Several keys form a pool."""
     services: dict[str, ServiceSettings] = {}
     """Additional services by name, or changes to built-in ones."""
+    first_seconds: dict[str, Seconds] = {}
+    """How long an answer may take to begin before the next model is asked, by model, service or
+    kind: `ordinary`, `reasoning`, or `own` for servers of yours, which may have to load the model.
+    By default half of `silence_seconds`, the whole, and two and a half times as much."""
     silence_seconds: Seconds = 120.0
-    """Abort a model call when the service sends nothing for this long."""
+    """Abort a model call when the service, amid its answer, sends nothing for this long."""
     patience_seconds: Seconds = 600.0
     """Abort a model call when no part of the answer arrives for this long, even though the service
     keeps the connection alive, as it may while a model thinks."""
