@@ -3,18 +3,24 @@ their own JSON Schema (MCP servers). Also the services that the runtime offers t
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, Protocol, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.effects import Access, Confinement, Origin, OutsideCalls
-from hermes_agent.core.errors import ToolError, UsageError
+from hermes_agent.core.effects import (
+    Access,
+    Confinement,
+    Origin,
+    OutsideCalls,
+    check_capabilities,
+)
+from hermes_agent.core.errors import ToolError
 from hermes_agent.core.knowledge import NoteEdit, View
 from hermes_agent.core.messages import Media, ToolSpec, Usage
 from hermes_agent.core.protocols import Terminal
@@ -24,23 +30,6 @@ from hermes_agent.core.tool_results import ToolResult
 
 AT = "at"
 """The argument with which the model picks a terminal, on every `located` tool."""
-
-Capability = Literal["filesystem", "network", "process", "secrets", "messages"]
-
-
-def check_capabilities(names: Iterable[str], whose: str) -> None:
-    """Raises for a name that is no capability: no rule would ever match it."""
-    known: tuple[str, ...] = get_args(Capability)
-    for name in names:
-        if name not in known:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, known, 1)
-            meant = f"did you mean {near[0]!r}? " if near else ""
-            raise UsageError(
-                f"{whose}: there is no capability {name!r}", f"{meant}one of {', '.join(known)}"
-            )
-
 
 DELEGATE = "delegate"
 """The tool that hands work to subagents."""

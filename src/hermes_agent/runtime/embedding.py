@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.effects import check_capabilities
 from hermes_agent.core.errors import HermesError, HomeLocked, UsageError
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.records import Parked, SessionMessage
-from hermes_agent.core.tools import Tool, check_capabilities
+from hermes_agent.core.tools import Tool
 from hermes_agent.host.config import load_settings
 from hermes_agent.host.inspect import is_runtime, lock_owner
 from hermes_agent.host.paths import find_home, socket_paths

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.effects import Access
+from hermes_agent.core.effects import Access, check_capabilities
 from hermes_agent.core.errors import NotFound, OutcomeUnknown, ToolError, UsageError
 from hermes_agent.core.tool_results import ToolResult
-from hermes_agent.core.tools import Tool, ToolContext, check_capabilities
+from hermes_agent.core.tools import Tool, ToolContext
 
 
 class ProgramTool(Struct, frozen=True, forbid_unknown_fields=True):
