@@ -146,11 +146,31 @@ async def test_the_chat_of_the_first_owner_becomes_the_home(
     assert "home" not in await cli.good("gateway", "pair", "telegram", "--role", "owner")
 
 
+async def test_settings_that_every_channel_has_are_set_up_with_it(
+    hermes: Hermes, telegram: TelegramPlatform
+) -> None:
+    cli = Cli(hermes)
+    person = telegram.chat().chat
+    pairs = (f"address={telegram.settings()['address']}", "policy=observe",
+             f"owners={person},815", "listen=all", "enabled=true")  # fmt: skip
+    words = [word for pair in pairs for word in ("--set", pair)]
+    await cli.good("gateway", "setup", "telegram", *words, input=f"{TOKEN}\n")
+    kept = (await cli.json("config", "get", "channels.telegram.owners"))["value"]
+    assert kept == [person, "815"]
+    await telegram.say("hello")
+    await until(lambda: any("Good day to you" in one.text for one in telegram.sent()))
+    (session,) = await cli.json("sessions", "list")
+    assert session["policy"] == "observe"
+
+
 async def test_what_cannot_be_is_said_with_a_way_out(hermes: Hermes) -> None:
     cli = Cli(hermes)
     for words, said in (
         (("gateway", "setup", "pigeon"), "no channel called 'pigeon'"),
         (("gateway", "setup", "telegram", "--set", "colour=blue"), "no field 'colour'"),
+        (("gateway", "setup", "telegram", "--set", "onwers=1"), "did you mean owners?"),
+        (("gateway", "setup", "telegram", "--set", "policy=obsrve"), "'obsrve'"),
+        (("gateway", "setup", "telegram", "--set", "listen=none"), "listen cannot be 'none'"),
         (("gateway", "setup", "telegram"), "token is required"),
         (("gateway", "pair", "telegram"), "no channel called 'telegram'"),
         (("gateway", "test", "telegram"), "not set up"),

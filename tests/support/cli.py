@@ -16,7 +16,7 @@ from typing import Any
 
 from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.core.errors import HermesError
-from hermes_agent.host.inspect import lock_owner
+from hermes_agent.host.inspect import lock_owner, supervisor
 from hermes_agent.host.paths import other_run_folder
 from hermes_agent.terminals.shell import daemon
 from tests.support.forked_cli import can_fork, forked
@@ -137,7 +137,14 @@ class Hermes:
         spool = self.home / "terminals" / session / "local"
         wait_until(lambda: any(out.read_bytes() for out in spool.glob("*.o")), "a command's output")
 
+    def kill_supervisor(self) -> None:
+        """Before a runtime is killed: it would restart it."""
+        if pid := supervisor(str(self.home))[0]:
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: not supervisor(str(self.home))[0], "the supervisor to be gone")
+
     def kill_runtime(self) -> None:
+        self.kill_supervisor()
         pid = lock_owner(str(self.home))
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
@@ -151,6 +158,7 @@ class Hermes:
                     _end_shell(spool)
 
     def close(self) -> None:
+        self.kill_supervisor()
         with suppress(HermesError):
             self.api.post("/v1/stop")
         deadline = time.monotonic() + STOP_SECONDS

@@ -28,7 +28,9 @@ log = logging.getLogger("hermes.gateway")
 
 POLL_SECONDS = 1.0
 """How often to check whether config.yaml or the secrets have changed."""
-COMMON = frozenset({"enabled", "home", "allow", "owners", "policy", "listen"})
+COMMON: Mapping[str, type] = {
+    "enabled": bool, "home": str, "allow": list, "owners": list, "policy": str, "listen": str,
+}  # fmt: skip
 """Settings that every channel has."""
 CLEANUP_SECONDS = 86_400.0
 RETRY_SECONDS = 1.0
@@ -123,8 +125,8 @@ class ChannelHost:
     def _unknown(self, name: str) -> list[str]:
         """Settings that the channel does not have, such as misspelt ones."""
         given = self.context.settings.channels.get(name, {})
-        known = {field.name for field in self._supervisors[name].manifest.fields} | COMMON
-        return sorted(set(given) - known)
+        known = {field.name for field in self._supervisors[name].manifest.fields}
+        return sorted(set(given) - known - set(COMMON))
 
     # the channel directory
 
