@@ -29,7 +29,7 @@ from hermes_agent.core.messages import Prompt, Request, UserMessage
 from hermes_agent.core.ports import Sessions, SwitchModel
 from hermes_agent.core.supervise import every, supervise
 from hermes_agent.host.context import RuntimeContext
-from hermes_agent.host.outbound import OutboundMessages
+from hermes_agent.host.outbound import ALL, LOCAL, OutboundMessages
 from hermes_agent.host.policy_shell import PolicyShells
 from hermes_agent.learning.service import Learning
 
@@ -52,8 +52,10 @@ POLL_SECONDS = 1.0
 """How often a home without checks is polled for them."""
 RETRY_SECONDS = 5.0
 HEALTH, AUDIT, BRIEFING = "builtin:health", "builtin:audit", "builtin:briefing"
-WATCH_JOBS = {HEALTH: "every 5m", AUDIT: "0 * * * *", BRIEFING: "0 8 * * *"}
-"""The three levels of checks, and their schedules."""
+WATCH_JOBS = {
+    HEALTH: ("every 5m", LOCAL), AUDIT: ("0 * * * *", LOCAL), BRIEFING: ("0 8 * * *", ALL),
+}  # fmt: skip
+"""The three levels of checks: when they run, and where their results go."""
 
 
 async def _charged(_tokens: int, _dollars: float | None) -> None:
@@ -70,7 +72,7 @@ class IncidentService:
         shells: PolicyShells,
         outbound: OutboundMessages,
         learning: Learning,
-        have_jobs: Callable[[Mapping[str, str]], Awaitable[None]],
+        have_jobs: Callable[[Mapping[str, tuple[str, str]]], Awaitable[None]],
     ) -> None:
         self._context = context
         self._sessions = sessions

@@ -1,12 +1,21 @@
 """Formats values for people."""
 
+import re
 from datetime import UTC, datetime
+
+SLUG_CHARS = 60
 
 
 def utc_stamp(time: float | None) -> str:
     if time is None:
         return "-"
     return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def slug(text: str) -> str:
+    """A name for a file or a check: lower case, with dashes; empty if nothing is left."""
+    words = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return words[:SLUG_CHARS].rstrip("-")
 
 
 def shortened(text: str, most: int) -> str:

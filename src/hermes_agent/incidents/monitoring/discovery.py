@@ -6,7 +6,8 @@ import shlex
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
-from hermes_agent.incidents.monitoring.proposals import ProposedCheck, slug
+from hermes_agent.core.text.format import slug
+from hermes_agent.incidents.monitoring.proposals import ProposedCheck
 from hermes_agent.incidents.monitoring.scheduler import CheckOutcome
 from hermes_agent.incidents.monitoring.wording import (
     ANYTHING,

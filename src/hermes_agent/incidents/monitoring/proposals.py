@@ -2,7 +2,6 @@
 before a person is asked; nothing is written here."""
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
@@ -14,11 +13,11 @@ from hermes_agent.core.effects import Verdict
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.incidents import INCIDENTS, Severity, WatchedCheck
 from hermes_agent.core.skills import Check, Expectation
+from hermes_agent.core.text.format import slug
 from hermes_agent.incidents.monitoring.scheduler import CheckOutcome
 
 AT_ONCE = 4
 """Commands that are tried at once."""
-NAME_CHARS = 60
 ANSWER_TOKENS = 2_000
 READING, ASKING = "observe", "careful"
 """The profile that allows reading only, and the one whose questions name what else there is."""
@@ -80,12 +79,6 @@ class ChecksTried(Protocol):
 
 Ask = Callable[[str], Awaitable[ProposedCheck]]
 """Asks the configured model for a command; `UsageError` where there is none."""
-
-
-def slug(text: str) -> str:
-    """A name for a check or a file: lower case, with dashes."""
-    words = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-    return words[:NAME_CHARS].rstrip("-")
 
 
 class CheckProposals:

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from hermes_agent.incidents.monitoring.proposals import Choice, ProposedCheck, Reading, slug
+from hermes_agent.core.text.format import slug
+from hermes_agent.incidents.monitoring.proposals import Choice, ProposedCheck, Reading
 
 Groups = Mapping[str, str]
 
