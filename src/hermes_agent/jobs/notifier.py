@@ -48,7 +48,7 @@ class JobNotifier:
         return f"{kept}; `hermes task edit {job.id} --deliver {target}` sends them"
 
     def troubles(self, job: Job) -> list[str]:
-        """Targets of a job that lead nowhere. A built-in job is not asked for by anybody, so it may
+        """Targets of a job that lead nowhere. Nobody asked for a built-in job, so it may
         have no chat to go to."""
         optional = {ALL} if job.spec.is_builtin else set()
         asked = [one for one in (*job.spec.deliver, *job.spec.on_failure) if one not in optional]

@@ -120,7 +120,7 @@ class JobScheduler:
     # life
 
     async def have(self, wanted: Mapping[str, tuple[str, str]]) -> None:
-        """Add the built-in jobs: names of builtins, with their schedules and targets. One that people have
+        """Add the built-in jobs: names of builtins, with their schedules and targets. What people
         changed or removed stays so."""
         from hermes_agent.jobs.schedules.parse import parse
         from hermes_agent.jobs.schedules.slots import next_slot

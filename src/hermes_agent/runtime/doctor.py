@@ -186,7 +186,7 @@ def _watching(
     count = f"{len(loaded.checks)} checks and {len(loaded.logs)} log patterns"
     if not loaded.entries and not settings.watch.listen:
         yield DoctorFinding("watch", "info", "nothing is watched",
-                            "`hermes watch install` proposes checks for what runs here")  # fmt: skip
+                            "`hermes watch install` proposes checks")  # fmt: skip
     elif loaded.entries and running is None:
         yield DoctorFinding("watch", "warn", f"{count}, but no runtime runs them", "`hermes up`")
     elif loaded.entries:
