@@ -21,6 +21,8 @@ AT_ONCE = 4
 ANSWER_TOKENS = 2_000
 READING, ASKING = "observe", "careful"
 """The profile that allows reading only, and the one whose questions name what else there is."""
+KEPT_BACK = "hermes: "
+"""What begins the words of a terminal in place of a program that it did not run."""
 BY_HAND = "give the command: `hermes watch add NAME --run COMMAND`"
 
 State = Literal["passes", "fails", "refused", "untried"]
@@ -98,7 +100,7 @@ class CheckProposals:
             self._output(command, terminal) for command in PROBES.values()
         ])  # fmt: skip
         seen = dict(zip(PROBES, outcomes, strict=True))
-        skipped = [f"{name}: {one.detail}" for name, one in seen.items() if one.refused]
+        skipped = [f"{name}: {why}" for name, one in seen.items() if (why := _not_run(one))]
         found = await discovered(
             {name: one.output for name, one in seen.items()},
             lambda command: self._output(command, terminal),
@@ -160,6 +162,14 @@ class CheckProposals:
             if not choice.needs or (await self._output(choice.needs, terminal)).code == 0:
                 return choice.run
         return ""
+
+
+def _not_run(outcome: CheckOutcome) -> str:
+    """Why a command was kept from running, as a whole or where it only may read."""
+    if outcome.refused:
+        return outcome.detail
+    said = [line for line in outcome.output.splitlines() if line.startswith(KEPT_BACK)]
+    return said[0].removeprefix(KEPT_BACK).partition(";")[0] if said else ""
 
 
 def reach_rule(proposal: str, name: str) -> str:

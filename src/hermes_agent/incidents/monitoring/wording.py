@@ -129,7 +129,11 @@ def _container(found: Groups) -> Reading:
         f"container-{slug(name)}", docker, service=slug(name), severity="P1",
         output=CONTAINER_UP, no_output=CONTAINER_ILL,
     )  # fmt: skip
-    choices = (Choice(docker, there("docker")), Choice(podman, there("podman")))
+    choices = (
+        Choice(docker, there("docker")),
+        Choice(podman, there("podman")),
+        Choice(podman, "! command -v docker"),
+    )
     return Reading(proposed, choices)
 
 
