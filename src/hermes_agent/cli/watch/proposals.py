@@ -26,8 +26,6 @@ ENTRY = ("name", "run", "service", "level", "severity", "terminal")
 
 def add(options: argparse.Namespace) -> int:
     """Show what the words mean, and write it if a person agrees."""
-    from hermes_agent.cli.watch.watch import chosen
-
     if options.log or options.pattern or options.output:
         raise UsageError("--pattern and --output go with --log and --run", "`hermes watch add -h`")
     api = connect()
@@ -101,6 +99,31 @@ def _adopt(rule: str) -> None:
 
 
 # files
+
+
+def check_entry(options: argparse.Namespace) -> Row:
+    """A check as its file has it."""
+    if bool(options.log) != bool(options.pattern):
+        raise UsageError(
+            "--log and --pattern go together", "give a log and the pattern to look for"
+        )
+    entry: Row = {"name": options.name}
+    if options.log:
+        entry["log"] = {"path": options.log, "pattern": options.pattern}
+    else:
+        entry["run"] = options.run
+    if options.output:
+        entry["expect"] = {"output": options.output}
+    return entry | chosen(options)
+
+
+def chosen(options: argparse.Namespace) -> Row:
+    """What the options say of how a check runs and how its failures are reported."""
+    keys = ("service", "level", "every", "severity", "after", "owner", "terminal", "policy")
+    found = {key: value for key in keys if (value := getattr(options, key))}
+    if needs := [one.strip() for one in options.needs.split(",") if one.strip()]:
+        found["needs"] = needs
+    return found
 
 
 def write_check(entry: Row) -> str:

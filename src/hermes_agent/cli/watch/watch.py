@@ -16,7 +16,7 @@ from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.arguments import positive
 from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone, quoted
 from hermes_agent.cli.output.formatting import count, one_line, span, table
-from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.errors import HermesError
 from hermes_agent.core.text.terminal import clean
 
 if TYPE_CHECKING:
@@ -145,34 +145,9 @@ def _add(options: argparse.Namespace) -> int:
 
     if not options.run and not options.log:
         return proposals.add(options)
-    path = proposals.write_check(check_entry(options))
+    path = proposals.write_check(proposals.check_entry(options))
     hint = f"`hermes watch run {options.name}` tests it" if options.run else "`hermes watch`"
     return emit(options, {"name": options.name, "file": path}, f"wrote {path}\nhint: {hint}")
-
-
-def check_entry(options: argparse.Namespace) -> Row:
-    """A check as its file has it."""
-    if bool(options.log) != bool(options.pattern):
-        raise UsageError(
-            "--log and --pattern go together", "give a log and the pattern to look for"
-        )
-    entry: Row = {"name": options.name}
-    if options.log:
-        entry["log"] = {"path": options.log, "pattern": options.pattern}
-    else:
-        entry["run"] = options.run
-    if options.output:
-        entry["expect"] = {"output": options.output}
-    return entry | chosen(options)
-
-
-def chosen(options: argparse.Namespace) -> Row:
-    """What the options say of how a check runs and how its failures are reported."""
-    keys = ("service", "level", "every", "severity", "after", "owner", "terminal", "policy")
-    found = {key: value for key in keys if (value := getattr(options, key))}
-    if needs := [one.strip() for one in options.needs.split(",") if one.strip()]:
-        found["needs"] = needs
-    return found
 
 
 def _install(options: argparse.Namespace) -> int:

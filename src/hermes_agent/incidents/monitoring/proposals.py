@@ -57,18 +57,18 @@ class ProposedCheck(Struct, frozen=True):
         return WatchedCheck(self.name, check, self.service, self.terminal, self.severity)
 
 
-class Choice(Struct, frozen=True):
+class CommandChoice(Struct, frozen=True):
     """A command, for machines on which another command succeeds."""
 
     run: str
     needs: str = ""
 
 
-class Reading(Struct, frozen=True):
+class WordedCheck(Struct, frozen=True):
     """What plain words mean: the first of the choices that fits the machine becomes the check."""
 
     proposed: ProposedCheck
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[CommandChoice, ...] = ()
 
 
 class ChecksTried(Protocol):
@@ -157,7 +157,7 @@ class CheckProposals:
                 return replace(proposed, rule=rule)
         return await self._tried(proposed)
 
-    async def _fitting(self, choices: Sequence[Choice], terminal: str) -> str:
+    async def _fitting(self, choices: Sequence[CommandChoice], terminal: str) -> str:
         for choice in choices:
             if not choice.needs or (await self._output(choice.needs, terminal)).code == 0:
                 return choice.run

@@ -5,12 +5,12 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from hermes_agent.core.text.addresses import host_of
 from hermes_agent.core.text.format import slug
-from hermes_agent.incidents.monitoring.proposals import Choice, ProposedCheck, Reading
+from hermes_agent.incidents.monitoring.proposals import CommandChoice, ProposedCheck, WordedCheck
 
 Groups = Mapping[str, str]
 
@@ -76,8 +76,7 @@ def _answers(found: Groups) -> ProposedCheck | None:
     if limit is None:
         return None
     url = found["url"].rstrip(".,")
-    host = urlsplit(url).hostname or url
-    what = slug(found.get("what") or "") or slug(host)
+    what = slug(found.get("what") or "") or slug(host_of(url)) or "site"
     run = f"curl -fsS -o /dev/null --max-time {limit:g} {shlex.quote(url)}"
     return ProposedCheck(f"{what}-answers", run, service=what, severity="P1")
 
@@ -118,7 +117,7 @@ def _certificate(found: Groups) -> ProposedCheck | None:
     return ProposedCheck(name, run, service=slug(found["place"]), level="daily")
 
 
-def _container(found: Groups) -> Reading:
+def _container(found: Groups) -> WordedCheck:
     name = found["name"]
 
     def there(engine: str) -> str:
@@ -130,21 +129,21 @@ def _container(found: Groups) -> Reading:
         output=CONTAINER_UP, no_output=CONTAINER_ILL,
     )  # fmt: skip
     choices = (
-        Choice(docker, there("docker")),
-        Choice(podman, there("podman")),
-        Choice(podman, "! command -v docker"),
+        CommandChoice(docker, there("docker")),
+        CommandChoice(podman, there("podman")),
+        CommandChoice(podman, "! command -v docker"),
     )
-    return Reading(proposed, choices)
+    return WordedCheck(proposed, choices)
 
 
-def _port(found: Groups) -> Reading:
+def _port(found: Groups) -> WordedCheck:
     host, port = found.get("host") or "127.0.0.1", found["port"]
     local = host in ("127.0.0.1", "localhost", "::1")
     name = f"port-{port}" if local else f"port-{port}-{slug(host)}"
     connect = f"nc -z -w 5 {shlex.quote(host)} {port}"
     listens = f"ss -Hltn 'sport = :{port}' | grep ."
     proposed = ProposedCheck(name, listens if local else connect, service=name, severity="P1")
-    return Reading(proposed, (Choice(connect, "command -v nc"),) if local else ())
+    return WordedCheck(proposed, (CommandChoice(connect, "command -v nc"),) if local else ())
 
 
 def _backup(found: Groups) -> ProposedCheck | None:
@@ -179,13 +178,13 @@ def _rows(found: Groups) -> ProposedCheck:
     return ProposedCheck(f"rows-{slug(name)}", run, service=slug(name), output=r"^(t|1)\|")
 
 
-def _unit(found: Groups) -> Reading:
+def _unit(found: Groups) -> WordedCheck:
     name = found["name"]
     active = f"systemctl is-active {shlex.quote(name)}"
     process = f"pgrep -x {shlex.quote(name.removesuffix('.service'))}"
     own = slug(name.removesuffix(".service"))
     proposed = ProposedCheck(own, process, service=own, severity="P1")
-    return Reading(proposed, (Choice(active, SYSTEMD), Choice(process)))
+    return WordedCheck(proposed, (CommandChoice(active, SYSTEMD), CommandChoice(process)))
 
 
 def _process(found: Groups) -> ProposedCheck:
@@ -217,7 +216,7 @@ FAILED_UNITS = "systemctl list-units --state=failed --no-legend --plain --no-pag
 ANYTHING = r"\S"
 
 _UP = r"(?:is|are) (?:up|running|active|alive|healthy)"
-_MAKERS: Sequence[tuple[str, Callable[[Groups], ProposedCheck | Reading | None]]] = (
+_MAKERS: Sequence[tuple[str, Callable[[Groups], ProposedCheck | WordedCheck | None]]] = (
     ((rf"(?:(?:the )?(?P<what>[^:/]+?) )?(?:answers|responds|is up)(?: on| at)? (?P<url>https?://\S+)"
      rf"(?: (?:within|in) (?:less than )?{_SPAN})?"), _answers),
     (rf"(?P<url>https?://\S+) (?:answers|responds|is up)(?: (?:within|in) (?:less than )?{_SPAN})?",
@@ -253,7 +252,7 @@ _MAKERS: Sequence[tuple[str, Callable[[Groups], ProposedCheck | Reading | None]]
 _PATTERNS = [(re.compile(pattern, re.IGNORECASE), make) for pattern, make in _MAKERS]
 
 
-def reading(words: str) -> Reading | None:
+def reading(words: str) -> WordedCheck | None:
     """What words mean; None where no pattern fits."""
     plain = " ".join(words.split()).rstrip(".!")
     for pattern, make in _PATTERNS:
@@ -262,6 +261,6 @@ def reading(words: str) -> Reading | None:
         made: Any = make(found.groupdict(default=""))
         if made is None:
             continue
-        whole = made if isinstance(made, Reading) else Reading(made)
-        return Reading(replace(whole.proposed, about=plain), whole.choices)
+        whole = made if isinstance(made, WordedCheck) else WordedCheck(made)
+        return WordedCheck(replace(whole.proposed, about=plain), whole.choices)
     return None
