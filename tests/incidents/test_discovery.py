@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.incidents.monitoring.discovery import PROBES, discovered
-from hermes_agent.incidents.monitoring.proposals import ProposedCheck
 from hermes_agent.incidents.monitoring.scheduler import CheckOutcome
+from hermes_agent.incidents.monitoring.wording import ProposedCheck
 from tests.support.patience import PATIENCE
 from tests.support.systemd import manager
 

@@ -23,7 +23,7 @@ from hermes_agent.host.responses import body_of, reply
 from hermes_agent.incidents.alerts.ingest import OutsideSignal
 
 if TYPE_CHECKING:
-    from hermes_agent.incidents.monitoring.proposals import ProposedCheck
+    from hermes_agent.incidents.monitoring.wording import ProposedCheck
     from hermes_agent.incidents.service import IncidentService
 
 Handler = Callable[[Request], Awaitable[Response]]

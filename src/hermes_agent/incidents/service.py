@@ -39,9 +39,10 @@ if TYPE_CHECKING:
     from hermes_agent.incidents.backend import IncidentBackend
     from hermes_agent.incidents.commander import Commander
     from hermes_agent.incidents.monitoring.logs import LogReader
-    from hermes_agent.incidents.monitoring.proposals import CheckProposals, ProposedCheck
+    from hermes_agent.incidents.monitoring.proposals import CheckProposals
     from hermes_agent.incidents.monitoring.runner import CheckRunner
     from hermes_agent.incidents.monitoring.scheduler import CheckOutcome, CheckScheduler
+    from hermes_agent.incidents.monitoring.wording import ProposedCheck
     from hermes_agent.incidents.notifications import IncidentNotifications
     from hermes_agent.incidents.reports.daily import Briefing
     from hermes_agent.policy.files.schema import PolicyProblem

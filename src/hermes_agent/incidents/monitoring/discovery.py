@@ -7,7 +7,6 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from hermes_agent.core.text.format import slug
-from hermes_agent.incidents.monitoring.proposals import ProposedCheck
 from hermes_agent.incidents.monitoring.scheduler import CheckOutcome
 from hermes_agent.incidents.monitoring.wording import (
     ANYTHING,
@@ -15,6 +14,7 @@ from hermes_agent.incidents.monitoring.wording import (
     CONTAINER_UP,
     CRASH_LOOPS,
     FAILED_UNITS,
+    ProposedCheck,
     certificate_run,
     container_run,
     disk_run,

@@ -3,7 +3,7 @@ before a person is asked; nothing is written here."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import yaml
 from msgspec import Struct
@@ -11,10 +11,17 @@ from msgspec.structs import replace
 
 from hermes_agent.core.effects import Verdict
 from hermes_agent.core.errors import HermesError, UsageError
-from hermes_agent.core.incidents import INCIDENTS, Severity, WatchedCheck
+from hermes_agent.core.incidents import INCIDENTS, WatchedCheck
 from hermes_agent.core.skills import Check, Expectation
 from hermes_agent.core.text.format import slug
+from hermes_agent.incidents.monitoring.discovery import PROBES, discovered
 from hermes_agent.incidents.monitoring.scheduler import CheckOutcome
+from hermes_agent.incidents.monitoring.wording import (
+    CommandChoice,
+    ProposalState,
+    ProposedCheck,
+    reading,
+)
 
 AT_ONCE = 4
 """Commands that are tried at once."""
@@ -24,51 +31,6 @@ READING, ASKING = "observe", "careful"
 KEPT_BACK = "hermes: "
 """What begins the words of a terminal in place of a program that it did not run."""
 BY_HAND = "give the command: `hermes watch add NAME --run COMMAND`"
-
-State = Literal["passes", "fails", "refused", "untried"]
-
-
-class ProposedCheck(Struct, frozen=True):
-    """A check that nobody has agreed to yet, and how it went."""
-
-    name: str
-    run: str
-    about: str = ""
-    """What must be true, in words."""
-    service: str = ""
-    severity: Severity = "P2"
-    level: str = "critical"
-    output: str = ""
-    """Its output must match this."""
-    no_output: str = ""
-    """Its output must not match this."""
-    terminal: str = ""
-    state: State = "untried"
-    detail: str = ""
-    rule: str = ""
-    """The policy rule, as YAML, without which it cannot reach another machine."""
-    by: str = ""
-    """The model that proposed the command."""
-
-    @property
-    def watched(self) -> WatchedCheck:
-        expect = Expectation(output=self.output, no_output=self.no_output)
-        check = Check(self.run, expect)
-        return WatchedCheck(self.name, check, self.service, self.terminal, self.severity)
-
-
-class CommandChoice(Struct, frozen=True):
-    """A command, for machines on which another command succeeds."""
-
-    run: str
-    needs: str = ""
-
-
-class WordedCheck(Struct, frozen=True):
-    """What plain words mean: the first of the choices that fits the machine becomes the check."""
-
-    proposed: ProposedCheck
-    choices: tuple[CommandChoice, ...] = ()
 
 
 class ChecksTried(Protocol):
@@ -94,8 +56,6 @@ class CheckProposals:
         self, known: Sequence[WatchedCheck], terminal: str
     ) -> tuple[list[ProposedCheck], list[str]]:
         """Checks for what runs, without those that are there, and what could not be read."""
-        from hermes_agent.incidents.monitoring.discovery import PROBES, discovered
-
         outcomes = await self._all([
             self._output(command, terminal) for command in PROBES.values()
         ])  # fmt: skip
@@ -130,15 +90,13 @@ class CheckProposals:
 
     async def _tried(self, proposed: ProposedCheck) -> ProposedCheck:
         outcome = await self._checks.run(proposed.watched)
-        state: State = "refused" if outcome.refused else "passes" if outcome.ok else "fails"
+        state: ProposalState = "refused" if outcome.refused else "passes" if outcome.ok else "fails"
         return replace(proposed, state=state, detail=outcome.detail)
 
     # from words
 
     async def read(self, words: str, terminal: str, name: str = "") -> ProposedCheck:
         """The check that words describe. A command that would do more than read is refused."""
-        from hermes_agent.incidents.monitoring.wording import reading
-
         found = reading(words)
         if found is None:
             proposed = await self._ask(words)

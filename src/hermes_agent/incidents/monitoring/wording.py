@@ -4,13 +4,61 @@ them fits is for a model."""
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes_agent.core.incidents import Severity, WatchedCheck
+from hermes_agent.core.skills import Check, Expectation
 from hermes_agent.core.text.addresses import host_of
 from hermes_agent.core.text.format import slug
-from hermes_agent.incidents.monitoring.proposals import CommandChoice, ProposedCheck, WordedCheck
+
+ProposalState = Literal["passes", "fails", "refused", "untried"]
+
+
+class ProposedCheck(Struct, frozen=True):
+    """A check that nobody has agreed to yet, and how it went."""
+
+    name: str
+    run: str
+    about: str = ""
+    """What must be true, in words."""
+    service: str = ""
+    severity: Severity = "P2"
+    level: str = "critical"
+    output: str = ""
+    """Its output must match this."""
+    no_output: str = ""
+    """Its output must not match this."""
+    terminal: str = ""
+    state: ProposalState = "untried"
+    detail: str = ""
+    rule: str = ""
+    """The policy rule, as YAML, without which it cannot reach another machine."""
+    by: str = ""
+    """The model that proposed the command."""
+
+    @property
+    def watched(self) -> WatchedCheck:
+        expect = Expectation(output=self.output, no_output=self.no_output)
+        check = Check(self.run, expect)
+        return WatchedCheck(self.name, check, self.service, self.terminal, self.severity)
+
+
+class CommandChoice(Struct, frozen=True):
+    """A command, for machines on which another command succeeds."""
+
+    run: str
+    needs: str = ""
+
+
+class WordedCheck(Struct, frozen=True):
+    """What plain words mean: the first of the choices that fits the machine becomes the check."""
+
+    proposed: ProposedCheck
+    choices: tuple[CommandChoice, ...] = ()
+
 
 Groups = Mapping[str, str]
 
