@@ -54,9 +54,11 @@ class JobNotifier:
         return f"{kept}; `hermes task edit {job.id} --deliver {target}` sends them"
 
     def troubles(self, job: Job) -> list[str]:
-        """Targets of a job that lead nowhere."""
-        asked = dict.fromkeys((*job.spec.deliver, *job.spec.on_failure))
-        return self._found(job, tuple(asked))[1]
+        """Targets of a job that lead nowhere. Nobody asked for a built-in job, so it may
+        have no chat to go to."""
+        optional = {ALL} if job.spec.is_builtin else set()
+        asked = [one for one in (*job.spec.deliver, *job.spec.on_failure) if one not in optional]
+        return self._found(job, tuple(dict.fromkeys(asked)))[1]
 
     def _found(self, job: Job, targets: Sequence[str]) -> tuple[list[Chat], list[str]]:
         found: dict[Chat, None] = {}

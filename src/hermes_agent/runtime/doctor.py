@@ -204,8 +204,13 @@ def _watching(
     if settings.watch.listen and not settings.watch.token:
         yield DoctorFinding("watch", "fail", "watch.listen is set, but watch.token is not",
                       "`hermes config set watch.token NAME`")  # fmt: skip
-    if loaded.entries:
-        count = f"{len(loaded.checks)} checks and {len(loaded.logs)} log patterns"
+    count = f"{len(loaded.checks)} checks and {len(loaded.logs)} log patterns"
+    if not loaded.entries and not settings.watch.listen:
+        yield DoctorFinding("watch", "info", "nothing is watched",
+                            "`hermes watch install` proposes checks")  # fmt: skip
+    elif loaded.entries and running is None:
+        yield DoctorFinding("watch", "warn", f"{count}, but no runtime runs them", "`hermes up`")
+    elif loaded.entries:
         yield DoctorFinding("watch", "ok", f"{count}; they keep the runtime running")
 
 

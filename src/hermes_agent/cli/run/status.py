@@ -91,7 +91,8 @@ def _inspect(home: str) -> dict[str, Any]:
         elif gave_up:
             hint = "`hermes logs` may say why; `hermes up` starts it again"
             return {**found, "state": "degraded", "reason": gave_up, "hint": hint}
-    return {**found, "jobs": _waiting(Path(home))}
+    files = [path.name for path in sorted(Path(home, "checks").glob("*.y*ml"))]
+    return {**found, "jobs": _waiting(Path(home)), "watch": {"files": files}}
 
 
 def _waiting(home: "Path") -> dict[str, Any] | None:
@@ -118,6 +119,10 @@ def _learning(learning: dict[str, Any]) -> list[str]:
 
 def _watch(watch: dict[str, Any]) -> list[str]:
     lines = []
+    if not any(watch.get(one) for one in ("checks", "logs", "listening", "files")):
+        lines.append("watch      nothing is watched; `hermes watch install` proposes checks")
+    if watch.get("files"):
+        lines.append("watch      nothing runs the checks while the runtime is stopped")
     if watch.get("checks"):
         failing = "not known" if watch["failing"] is None else ", ".join(watch["failing"]) or "none"
         lines.append(f"checks     {watch['checks']}; failing: {one_line(failing, 150)}")
@@ -188,6 +193,8 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines.append(f"reason     {status['reason']}")
     lines.append(f"home       {status['home']}")
     if status["version"] is None:
+        if status["watch"] is not None:
+            lines += _watch(status["watch"])
         lines += _unattended(status["jobs"] or {}, time.time())
         return [*lines, f"hint: {status['hint'] or '`hermes up` starts the runtime'}"]
     working = ", ".join(status["working"]) or "none"

@@ -1,14 +1,29 @@
 """Formats values for people."""
 
+import re
+import time
 from datetime import UTC, datetime
 
 _HOUR, _DAY = 3_600.0, 86_400.0
+SLUG_CHARS = 60
 
 
-def utc_stamp(time: float | None) -> str:
-    if time is None:
+def utc_stamp(moment: float | None) -> str:
+    if moment is None:
         return "-"
-    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def hour_of(moment: float) -> float:
+    """When the local hour began; some zones are not whole hours from UTC."""
+    ahead = time.localtime(moment).tm_gmtoff
+    return (moment + ahead) // 3_600.0 * 3_600.0 - ahead
+
+
+def slug(text: str) -> str:
+    """A name for a file or a check: lower case, with dashes; empty if nothing is left."""
+    words = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return words[:SLUG_CHARS].rstrip("-")
 
 
 def shortened(text: str, most: int) -> str:
