@@ -108,13 +108,19 @@ async def judge(
     known: AuditBaseline,
     hide: SecretFilter,
 ) -> Sequence[ScopeResult]:
-    """Give each finding its weight, history, advice and number, the worst of a scope first."""
+    """Give each finding its weight, history, advice and number: by place, the worst first."""
     number = 0
     scopes = []
     hide = hide_named_secrets(hide)
     for scope in results:
         weighed = [await _judged(one, repository, known, hide) for one in scope.findings]
-        weighed.sort(key=lambda one: (-WEIGHTS.index(one.weight), one.object, one.field))
+        worst: dict[str, int] = {}
+        for one in weighed:
+            worst[one.place] = max(worst.get(one.place, 0), WEIGHTS.index(one.weight))
+        weighed.sort(
+            key=lambda one: (-worst[one.place], one.place, -WEIGHTS.index(one.weight), one.object,
+                             one.field)
+        )  # fmt: skip
         findings = []
         for one in weighed:
             number += 1

@@ -20,8 +20,8 @@ SCOPES = ("files", "units", "compose", "packages", "kubernetes")
 """The same as in `values`, which takes longer to import."""
 
 CODES = """\
-Exit code 0: everything is as declared or known to be harmless; 1: something needs a look or could
-not be checked; 2: usage error."""
+Exit code 0: everything is as declared or known to be harmless; 1: something is notable or
+dangerous, or could not be checked; 2: usage error."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,7 +104,7 @@ def _signal(api: Any, audit: dict[str, Any], silent: bool) -> None:
                 "source": "person",
                 "fingerprint": f"drift {audit['repository']} {key}",
                 "title": f"dangerous drift: {first['object']} ({fields})",
-                "service": first["object"].rpartition("/")[2].partition(".")[0],
+                "service": first["object"].replace(" ", "/").rpartition("/")[2].partition(".")[0],
                 "severity": "P1",
                 "detail": "\n".join(
                     f"{one['id']} {one['field']}: {one['why']}; declared {one['declared']}, "
