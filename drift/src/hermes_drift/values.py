@@ -26,7 +26,12 @@ def place_of(scope: str, namespace: str) -> str:
     """The part of a report that a finding belongs to."""
     if scope != "kubernetes":
         return scope
-    return f"namespace {namespace}" if namespace else "the whole cluster"
+    return f"namespace {namespace}" if namespace else "cluster-scoped"
+
+
+def fingerprint_of(repository: str, terminal: str, object: str) -> str:
+    """Of the signal that dangerous drift of an object raises."""
+    return f"drift {repository} {terminal} {object}"
 
 
 def mark(weights: Sequence[str]) -> str:

@@ -114,7 +114,7 @@ class ClusterAudit:
             self._troubles.append(f"{some[0].title}: {self._why}")
             return ()
         if "connect" in self._why.lower() or "refused" in self._why.lower():
-            place = f"namespace {namespace}" if namespace else "the whole cluster"
+            place = f"namespace {namespace}" if namespace else "cluster-scoped"
             self._troubles.append(f"{place}: {self._why}")
             return ()
         return [each for one in some for each in await self._get(namespace, [one], found)]

@@ -90,33 +90,34 @@ def _run(options: argparse.Namespace) -> int:
 
 def _signal(api: Any, audit: dict[str, Any], silent: bool) -> None:
     """Raise one signal for each object with dangerous drift."""
-    dangerous: dict[str, list[dict[str, Any]]] = {}
+    from hermes_drift.values import fingerprint_of
+
+    dangerous: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for scope in audit["scopes"]:
         for one in scope["findings"]:
             if one["weight"] == "dangerous":
-                dangerous.setdefault(f"{one['terminal']} {one['object']}", []).append(one)
-    for key, found in dangerous.items():
-        first = found[0]
+                dangerous.setdefault((one["terminal"], one["object"]), []).append(one)
+    for (terminal, object), found in dangerous.items():
         fields = ", ".join(one["field"] for one in found)
         api.post(
             "/v1/signals",
             {
                 "source": "person",
-                "fingerprint": f"drift {audit['repository']} {key}",
-                "title": f"dangerous drift: {first['object']} ({fields})",
-                "service": first["object"].replace(" ", "/").rpartition("/")[2].partition(".")[0],
+                "fingerprint": fingerprint_of(audit["repository"], terminal, object),
+                "title": f"dangerous drift: {object} ({fields})",
+                "service": object.replace(" ", "/").rpartition("/")[2].partition(".")[0],
                 "severity": "P1",
                 "detail": "\n".join(
                     f"{one['id']} {one['field']}: {one['why']}; declared {one['declared']}, "
                     f"live {one['live']}"
                     for one in found
                 ),
-                "terminal": first["terminal"],
+                "terminal": terminal,
                 "labels": {"audit": audit["id"]},
             },
         )
         if not silent:
-            print(f"raised a signal: {first['object']} ({fields})")
+            print(f"raised a signal: {object} ({fields})")
 
 
 def _list(options: argparse.Namespace) -> None:
