@@ -11,7 +11,7 @@ from hermes_drift.values import Audit, DriftFinding
 
 DAYS = 14
 """The window in which repeated edits by hand are counted."""
-APART = 5.0
+APART = 1.0
 """Seconds between two edits; what is closer is one."""
 ALIKE = 2
 """How many decisions about similar drift are cited."""
