@@ -42,12 +42,6 @@ def audit(number: int, *findings: DriftFinding, days_ago: float = 0.0) -> Audit:
     return Audit(f"drift-{number}", NOW - days_ago * DAY, "/r", "0" * 40, scopes=(result,))
 
 
-def whole_id(one: DriftFinding, id: str) -> DriftFinding:
-    return DriftFinding(
-        **{**{name: getattr(one, name) for name in one.__struct_fields__}, "id": id}
-    )
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return declare(tmp_path / "r", {"files": []}, {})
