@@ -88,7 +88,7 @@ def _check(options: argparse.Namespace) -> int:
         for finding in checked.findings:
             print(_annotation(finding))
         for line in _unchecked(checked):
-            print(clean(f"::notice title=not checked::{_escape(line)}"))
+            print(clean(f"::notice title=hermes manifests::{_escape(line)}"))
     else:
         _print(checked)
     return int(failed)

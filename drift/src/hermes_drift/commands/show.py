@@ -26,7 +26,8 @@ def audit_text(audit: dict[str, Any]) -> str:
     for scope in audit["scopes"]:
         for place, group in groupby(scope["findings"], key=_place):
             findings = list(group)
-            lines += ["", f"{one_line(place)}: {mark([one['weight'] for one in findings])}"]
+            if place != scope["scope"] or len(audit["scopes"]) > 1:  # else it is said above
+                lines += ["", f"{one_line(place)}: {mark([one['weight'] for one in findings])}"]
             for one in findings:
                 lines += ["", *_brief(one)]
         lines += [f"\nnot checked, {scope['scope']}: {clean(one)}" for one in scope["troubles"]]
