@@ -13,8 +13,8 @@ from pathlib import Path
 from mcp import Client, StdioServerParameters, stdio_client
 
 from bench.table import Figure, scaled
+from hermes_agent.core.effects import Permit
 from hermes_agent.core.settings.root import McpServerSettings
-from hermes_agent.core.tools import Permit
 from hermes_agent.tools.mcp.catalogue_cache import (
     CatalogueCache,
     ServerFacts,

@@ -17,7 +17,7 @@ from msgspec import Struct
 from hermes_agent.cli.commands import COMMANDS
 from hermes_agent.cli.help.manual import manual_page
 from hermes_agent.core import events
-from hermes_agent.core.settings import root, services, terminals
+from hermes_agent.core.settings import root, services, sources, terminals
 from hermes_agent.core.tools import Tool
 from hermes_agent.models.catalogue.services import SERVICES
 from hermes_agent.policy.files.loader import Policies
@@ -99,7 +99,7 @@ def setting_entries(
 
 
 def settings_page() -> str:
-    said = sentences(services) | sentences(root)
+    said = sentences(services) | sentences(sources) | sentences(root)
     opening = (
         "# Settings\n\n`config.yaml` in the home has this shape; a setting with a dot belongs to "
         "the group before the dot. Environment variables override it: see "

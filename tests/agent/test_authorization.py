@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from hermes_agent.core import events as ev
-from hermes_agent.core.effects import ApprovalRequirement, Effect, Gate, Resolve, Verdict
+from hermes_agent.core.effects import ApprovalRequirement, Effect, Gate, Permit, Resolve, Verdict
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.messages import Reply, ToolCall
-from hermes_agent.core.tools import Permit, Tool, ToolContext
+from hermes_agent.core.tools import Tool, ToolContext
 from hermes_agent.host.unavailable import UnavailableTerminal
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.policy.files.loader import Policies
@@ -93,6 +93,14 @@ async def test_no_tool_runs_when_the_gate_does_not_allow_it(tmp_path: Path, acti
         "incident": {"action": "verify"},
         "task": {"action": "add", "when": "30m", "prompt": "made"},
         "send_message": {"text": "made", "target": "all"},
+        "what_changed": {"around": "now"},
+        "prometheus": {"action": "alerts"},
+        "postgresql": {"action": "overview"},
+        "mysql": {"action": "overview"},
+        "redis": {"action": "overview"},
+        "probe": {"target": "https://example.com"},
+        "read_feed": {"url": "https://example.com/feed"},
+        "calendar": {"url": "https://example.com/team.ics"},
     }
     # What must come before is another question.
     tools = [replace(tool, function=tool._bare, after=()) for tool in load_tools()]

@@ -12,11 +12,12 @@ from msgspec.structs import replace
 
 from hermes_agent.agent.tools.execute_code import execute_code
 from hermes_agent.core import events as ev
+from hermes_agent.core.effects import Permit
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import Reply, ToolCall
 from hermes_agent.core.settings.root import CodeSettings, LoopSettings, Settings
 from hermes_agent.core.tool_results import ToolResult
-from hermes_agent.core.tools import Permit, Tool, ToolServices
+from hermes_agent.core.tools import Tool, ToolServices
 from hermes_agent.models.scripted import ScriptedModel
 from hermes_agent.runtime.tools.builtin import load_tools
 from hermes_agent.terminals.code_sandbox.runner import CodeSandboxRunner

@@ -147,7 +147,7 @@ def test_a_turn_imports_the_tools_that_it_calls_and_no_others(tmp_path: Path) ->
 def test_every_tool_is_in_one_toolset_and_in_all_but_that_of_incidents() -> None:
     for name, row in TABLE.items():
         assert name in TOOLSETS[row.toolset]
-        assert (name in TOOLSETS["all"]) is (name != "incident")
+        assert (name in TOOLSETS["all"]) is (name != "incident" and row.in_prompt)
     assert all(set(names) <= set(TABLE) for names in TOOLSETS.values())
 
 
@@ -184,7 +184,9 @@ print(json.dumps([sorted(lacking), lacking["web_fetch"], lacking["browser"], sho
 
 def test_tools_whose_packages_or_programs_are_missing_are_not_offered(tmp_path: Path) -> None:
     lacking, fetch, browser, shown = run(LACKING, PATH=str(tmp_path))
-    assert lacking == ["browser", "browser_act", "execute_code", "make_tool", "web_fetch"]
+    sandboxed = ["execute_code", "make_tool"]
+    others = ["mysql", "postgresql", "read_feed", "web_fetch"]
+    assert lacking == ["browser", "browser_act", "calendar", *sandboxed, *others]
     assert fetch == "the package trafilatura: `hermes add web`"
     assert browser.startswith("one of these programs: chromium")
     assert shown == [name for name in TABLE if name not in lacking]

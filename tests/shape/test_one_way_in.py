@@ -57,7 +57,8 @@ def test_the_function_of_a_tool_is_known_to_the_tool_alone() -> None:
 
 
 def test_tools_are_invoked_in_one_place_and_from_one_place() -> None:
-    assert uses(imports("Permit")) == {"agent/tools/authorization.py", "agent/tools/invoke.py"}
+    users = {"agent/tools/authorization.py", "agent/tools/invoke.py", "core/tools.py"}
+    assert uses(imports("Permit")) == users
     assert uses(imports("invoke")) == {"agent/tools/executor.py"}
     assert uses(imports("relayed_permit")) == {"agent/tools/executor.py"}
     assert uses(imports("run_relayed")) == {"runtime/remote.py"}

@@ -12,14 +12,16 @@ from msgspec.structs import replace
 
 from hermes_agent.agent.prompt import PromptContext, build_prompt
 from hermes_agent.core.messages import Prompt
-from hermes_agent.core.settings.root import McpServerSettings
+from hermes_agent.core.settings.root import McpServerSettings, Settings
 from hermes_agent.learning.knowledge import SHIPPED
 from hermes_agent.learning.skills.file import parse
 from hermes_agent.learning.skills.prompt_index import SkillIndexEntry, index
 from hermes_agent.models.local.files import find_model
 from hermes_agent.runtime.tools.builtin import TABLE, missing, specs
+from hermes_agent.runtime.tools.searchable import SearchableTools
 from hermes_agent.tools.mcp.provider import Servers
 
+IN_PROMPT = [name for name, row in TABLE.items() if row.in_prompt]
 AROUND = PromptContext("/srv/shop", "Linux x86_64", "2026-11-15")
 
 
@@ -66,8 +68,9 @@ def test_a_first_request_with_all_tools_costs_less_than_5000_tokens(
             for one in found
         ]
     )
-    prompt = build_prompt(replace(AROUND, skills=skills), specs(TABLE))
-    assert len(prompt.tools) == len(TABLE)
+    more = SearchableTools(Settings).about()
+    prompt = build_prompt(replace(AROUND, skills=skills), specs(IN_PROMPT), more)
+    assert len(prompt.tools) == len(IN_PROMPT)
     assert "disk-full" in prompt.system
     assert 1_000 < count(sent(prompt)) < 5_000
 
@@ -84,6 +87,6 @@ def test_fifty_mcp_servers_add_less_than_1000_tokens(
         environ={},
         clock=lambda: 0.0,
     )
-    plain = count(sent(build_prompt(AROUND, specs(TABLE))))
-    more = count(sent(build_prompt(AROUND, specs(TABLE), servers.about())))
+    plain = count(sent(build_prompt(AROUND, specs(IN_PROMPT))))
+    more = count(sent(build_prompt(AROUND, specs(IN_PROMPT), servers.about())))
     assert 0 < more - plain < 1_000

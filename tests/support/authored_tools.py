@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from hermes_agent.agent.authored_tools.service import AuthoredTools
+from hermes_agent.core.effects import Permit
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import Terminal
 from hermes_agent.core.settings.root import CodeSettings, Settings, ToolSettings
 from hermes_agent.core.tool_results import ToolResult, failed
-from hermes_agent.core.tools import CodeSandbox, Permit, ToolContext, ToolServices
+from hermes_agent.core.tools import CodeSandbox, ToolContext, ToolServices
 from hermes_agent.policy.redaction.redactor import Redactor
 from hermes_agent.terminals.code_sandbox.runner import CodeSandboxRunner
 

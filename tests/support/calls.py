@@ -6,16 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.core.effects import Permit
 from hermes_agent.core.settings.root import TerminalSettings
 from hermes_agent.core.tool_results import ToolResult
-from hermes_agent.core.tools import (
-    AsyncCloseable,
-    Closable,
-    Permit,
-    RecoveryResult,
-    Tool,
-    ToolContext,
-)
+from hermes_agent.core.tools import AsyncCloseable, Closable, RecoveryResult, Tool, ToolContext
 from hermes_agent.terminals.local.terminal import LocalTerminal
 
 

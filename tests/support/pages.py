@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hermes_agent.core.effects import Permit
 from hermes_agent.core.settings.root import BrowserSettings, Settings, TerminalSettings
 from hermes_agent.core.tool_results import ToolResult
-from hermes_agent.core.tools import EgressCheck, Permit, Tool, ToolContext, ToolServices
+from hermes_agent.core.tools import EgressCheck, Tool, ToolContext, ToolServices
 from hermes_agent.policy.network.proxy import GuardingProxy, open_proxy
 from hermes_agent.terminals.local.terminal import LocalTerminal
 from hermes_agent.tools.browser.browser import Browser

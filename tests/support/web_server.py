@@ -10,9 +10,10 @@ from urllib.parse import parse_qs
 import httpx
 import msgspec
 
+from hermes_agent.core.effects import Permit
 from hermes_agent.core.settings.root import Settings
 from hermes_agent.core.tool_results import ToolResult
-from hermes_agent.core.tools import Permit, Tool, ToolContext, ToolServices
+from hermes_agent.core.tools import Tool, ToolContext, ToolServices
 from hermes_agent.policy.network.egress import guarded_client
 from tests.support.calls import Caller, Kept
 from tests.support.model_server import ModelServer, Raw, Received

@@ -87,6 +87,7 @@ _GROUPS = {
     "Watch": (
         ("watch", "watch.watch", "Health checks and alerts: show, list, run, add, install"),
         ("incidents", "watch.incidents.command", "Incidents: list, show, declare, close, report"),
+        ("sources", "watch.sources", "What the agent sees in production: metrics, logs, clusters"),
     ),
     "Run": (
         ("terminals", "run.terminals", "Where commands can run, and what is missing"),
@@ -117,7 +118,8 @@ _GROUPS = {
 }
 LOOKS = frozenset(
     ("completion", "config", "config get", "help", "logs", "manifests", "mcp", "mcp list",
-     "policy", "policy check", "policy explain", "policy list", "policy test", "status",
+     "policy", "policy check", "policy explain", "policy list", "policy test", "sources",
+     "sources kinds", "sources list", "status",
      "terminals")
 )  # fmt: skip
 """What the agent's own commands may call: it changes nothing and needs no runtime."""

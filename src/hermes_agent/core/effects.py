@@ -1,7 +1,7 @@
 """The gate's input and output. An effect is a tool call; its operations are the single things it
 would do, each judged by the rules; a verdict is the decision on the whole."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -290,3 +290,19 @@ def front_of(program: str, words: tuple[str, ...]) -> Front:
     if program == "helm" and RELEASES.isdisjoint(words):
         return "network"
     return FRONTS.get(program, "none")
+
+
+class Permit:
+    """Permission to run one call, once, with these arguments. Only authorization creates them."""
+
+    def __init__(self, effect: str, tool: str, arguments: Mapping[str, Any]) -> None:
+        self.effect = effect
+        self._tool = tool
+        self._arguments = dict(arguments)
+        self._used = False
+
+    def use(self, tool: str, arguments: Mapping[str, Any]) -> None:
+        """Called by the tool when it runs."""
+        if self._used or tool != self._tool or dict(arguments) != self._arguments:
+            raise PermissionError(f"no permit to run {tool} with these arguments")
+        self._used = True

@@ -3,6 +3,7 @@ their own JSON Schema (MCP servers). Also the services that the runtime offers t
 
 import asyncio
 import inspect
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import InitVar, dataclass, field
@@ -13,12 +14,13 @@ from typing import Any, Literal, Protocol, TypeVar, get_type_hints
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.effects import Access, Confinement, Origin, OutsideCalls
+from hermes_agent.core.effects import Access, Confinement, Origin, OutsideCalls, Permit
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.knowledge import NoteEdit, View
 from hermes_agent.core.messages import Media, ToolSpec, Usage
-from hermes_agent.core.protocols import Terminal
+from hermes_agent.core.protocols import Clock, Terminal
 from hermes_agent.core.settings.root import Settings
+from hermes_agent.core.settings.sources import SourceKind
 from hermes_agent.core.skills import ActivatedSkill, SkillLimits
 from hermes_agent.core.tool_results import ToolResult
 
@@ -166,7 +168,8 @@ class ToolListing(Struct, frozen=True):
 
 
 class ToolProvider(Protocol):
-    """Tools that are not in the prompt: those of MCP servers, and those the agent wrote."""
+    """Tools that are not in the prompt: built-in ones that few sessions need, those of MCP servers,
+    and those the agent wrote."""
 
     def about(self) -> str:
         """What the prompt says about them; empty when there are none. Does no I/O."""
@@ -365,6 +368,7 @@ class ToolContext(Struct, frozen=True):
     rule allows them, and whatever a rule denies. The only guarded way to the network. Takes httpx's
     own options."""
     reach: EgressCheck | None = None
+    clock: Clock = time.time
     settings: Settings = Settings()
     place: str = ""
     """The name of the terminal."""
@@ -407,22 +411,6 @@ run now; `again`: running it again continues it and repeats nothing; None: unkno
 parked."""
 
 
-class Permit:
-    """Permission to run one call, once, with these arguments. Only authorization creates them."""
-
-    def __init__(self, effect: str, tool: str, arguments: Mapping[str, Any]) -> None:
-        self.effect = effect
-        self._tool = tool
-        self._arguments = dict(arguments)
-        self._used = False
-
-    def use(self, tool: str, arguments: Mapping[str, Any]) -> None:
-        """Called by the tool when it runs."""
-        if self._used or tool != self._tool or dict(arguments) != self._arguments:
-            raise PermissionError(f"no permit to run {tool} with these arguments")
-        self._used = True
-
-
 @dataclass(frozen=True)
 class Tool:
     name: str
@@ -458,6 +446,9 @@ class Tool:
     result. Empty if it cannot be undone."""
     keys: Sequence[str] = ()
     """Secrets that a built-in tool uses if they are set; needs no rule."""
+    sources: Sequence[SourceKind] = ()
+    """Kinds of sources of the settings that a built-in tool connects to, with their secrets; needs
+    no rule."""
     schema: Mapping[str, Any] | None = None
     """JSON Schema of the arguments, if the function takes them as one object."""
 
@@ -485,7 +476,16 @@ class Tool:
         """What ties it to the process of its runtime; empty if it can run in another."""
         if self._wants_context or self.schema is not None:
             return "ToolContext"
-        bonds = ("located", "prepare", "preview", "recover", "release", "inverse", "keys")
+        bonds = (
+            "located",
+            "prepare",
+            "preview",
+            "recover",
+            "release",
+            "inverse",
+            "keys",
+            "sources",
+        )
         return next((name for name in bonds if getattr(self, name)), "")
 
     @property
@@ -567,6 +567,7 @@ def tool(
     located: bool = False,
     after: Sequence[str] = (),
     keys: Sequence[str] = (),
+    sources: Sequence[SourceKind] = (),
     preview: Callable[..., Awaitable[str]] | None = None,
     prepare: Callable[..., Awaitable[dict[str, Any]]] | None = None,
     recover: Callable[..., Awaitable[RecoveryResult]] | None = None,
@@ -588,6 +589,7 @@ def tool(
             located=located,
             after=tuple(after),
             keys=tuple(keys),
+            sources=tuple(sources),
             preview=preview,
             prepare=prepare,
             recover=recover,

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from hermes_agent.core.effects import Permit
 from hermes_agent.core.errors import NotFound, ToolError
 from hermes_agent.core.tool_results import ToolResult
-from hermes_agent.core.tools import Permit
 from hermes_agent.host.unavailable import UnavailableTerminal
 from hermes_agent.tools.browser.tools import browser_act
 from tests.support.awake_loop import stand_still

@@ -20,15 +20,17 @@ from hermes_agent.core.effects import (
     Effect,
     JudgementInputs,
     OutsideCalls,
+    Permit,
     Resolve,
     Verdict,
     outside_calls,
     paths_in,
 )
 from hermes_agent.core.errors import HermesError, NotFound
+from hermes_agent.core.settings.sources import SourceSettings
 from hermes_agent.core.skills import SkillLimits
 from hermes_agent.core.text.addresses import host_of
-from hermes_agent.core.tools import EgressCheck, Permit, Tool
+from hermes_agent.core.tools import EgressCheck, Tool
 from hermes_agent.policy.path_resolvers import finish, on_disk
 
 log = logging.getLogger("hermes.authorization")
@@ -116,12 +118,20 @@ class CallAuthorizer:
     def secrets(self, open_call: PendingCall, tool: Tool | None) -> dict[str, str]:
         """The secrets that a rule granted this call, and the keys of a built-in tool, by name."""
         granted = open_call.judged.secrets if open_call.judged else ()
-        keys = tool.keys if tool is not None and tool.origin == "builtin" else ()
+        keys: tuple[str, ...] = ()
+        if tool is not None and tool.origin == "builtin":
+            keys = (*tool.keys, *(name for one in self._sources(tool) for name in one.secrets))
         values = {name: self._secret(name) for name in (*granted, *keys)}
         for name in granted:
             if values[name] is None:  # removed since the call was authorized
                 log.warning("%s runs without its secret %s", open_call.effect, name)
         return {name: value for name, value in values.items() if value is not None}
+
+    def _sources(self, tool: Tool) -> Sequence[SourceSettings]:
+        """The sources of the settings that a built-in tool connects to."""
+        known = self._deps.settings.sources.values()
+        ours = tool.origin == "builtin"
+        return [one for one in known if ours and one.enabled and one.kind in tool.sources]
 
     def _secret(self, name: str) -> str | None:
         try:
@@ -131,9 +141,11 @@ class CallAuthorizer:
 
     def reach(self, open_call: PendingCall, tool: Tool, terminal: str) -> EgressCheck:
         """Returns a check of which hosts this call may connect to. A private host needs a rule that
-        allows it, or approval of a call that names it. A public host must not be denied by a rule;
-        the default does not count, because pages link to hosts that nobody has named."""
+        allows it, approval of a call that names it, or a source of the settings. A public host must
+        not be denied by a rule; the default does not count, because pages link to hosts that nobody
+        has named."""
         judged = open_call.judged
+        sources = {host_of(one.url) for one in self._sources(tool)} - {""}
         named = set(judged.facts.hosts) if judged else set()
         # As the call itself was judged: without a terminal it connects from here.
         place = terminal if tool.located else "local"
@@ -159,7 +171,7 @@ class CallAuthorizer:
             # Skills limit hosts by name; only rules limit addresses.
             if denied(host, self._bounds) or denied(address, ()):
                 return False
-            if public:
+            if public or host in sources:
                 return True
             action = judge(host, self._bounds).action
             return action == "allow" or (

@@ -56,6 +56,7 @@ class ToolContextFactory:
             redact=deps.redact,
             http=partial(deps.http, reach) if deps.http is not None and reach else None,
             reach=reach,
+            clock=deps.clock,
             settings=deps.settings,
             place=name,
             workspace=deps.workspace,

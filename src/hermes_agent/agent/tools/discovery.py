@@ -1,5 +1,5 @@
-"""Finds and calls tools that are not in the prompt: those of MCP servers and those the agent wrote.
-They cost no tokens until they are used."""
+"""Finds and calls tools that are not in the prompt: built-in ones that few sessions need, those of
+MCP servers and those the agent wrote. They cost no tokens until they are used."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ SHOWN = 40
 async def find_tools(
     context: ToolContext, query: str = "", names: tuple[str, ...] = ()
 ) -> ToolResult:
-    """Find more tools (of MCP servers, or that you wrote): by words, or all; `names` gives the
-    arguments of these."""
+    """Find more tools (built-in, of MCP servers, or that you wrote): by words, or all; `names`
+    gives the arguments of these."""
     sources = context.services.providers
     if names:
         return await _described(sources, names)

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from hermes_agent.core.effects import Permit
 from hermes_agent.core.errors import OutcomeUnknown, ToolError
 from hermes_agent.core.tool_results import ToolResult, failed, failure
-from hermes_agent.core.tools import Permit, Tool, ToolContext
+from hermes_agent.core.tools import Tool, ToolContext
 from hermes_agent.policy.redaction.redactor import Redactor
 
 log = logging.getLogger("hermes.tools")

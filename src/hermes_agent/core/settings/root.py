@@ -6,6 +6,7 @@ from msgspec import Meta, Struct
 
 from hermes_agent.core.messages import Effort
 from hermes_agent.core.settings.services import ServiceSettings, Url
+from hermes_agent.core.settings.sources import SourceSettings
 from hermes_agent.core.settings.terminals import LocalPlace, PlaceSettings, SandboxPlace
 
 Count = Annotated[int, Meta(ge=1)]
@@ -377,6 +378,8 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """Subagents."""
     mcp: dict[str, McpServerSettings] = {}
     """MCP servers, by name."""
+    sources: dict[str, SourceSettings] = {}
+    """What the agent can look at in production, by name: `hermes sources add`."""
     memory: MemorySettings = MemorySettings()
     """What the agent remembers about you and your systems."""
     learning: LearningSettings = LearningSettings()

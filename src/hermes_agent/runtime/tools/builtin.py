@@ -31,11 +31,14 @@ class BuiltinTool(NamedTuple):
     packages: tuple[str, ...] = ()
     extra: str = ""
     """The extra to install when a package is missing."""
+    in_prompt: bool = True
+    """Otherwise the model finds it with `find_tools`, and it costs no tokens until then."""
 
 
 _FILES, _SHELL = "hermes_agent.tools.files", "hermes_agent.tools.terminal"
 _LEARNING = "hermes_agent.learning.tools"
 _BROWSER = "hermes_agent.tools.browser.tools"
+_SOURCES = "hermes_agent.tools.sources"
 
 TABLE: Mapping[str, BuiltinTool] = {
     "terminal": BuiltinTool(_SHELL, "terminal"),
@@ -65,6 +68,23 @@ TABLE: Mapping[str, BuiltinTool] = {
     "incident": BuiltinTool("hermes_agent.incidents.tools", "incident"),
     "task": BuiltinTool("hermes_agent.jobs.tools", "tasks"),
     "send_message": BuiltinTool("hermes_agent.tools.send", "messages"),
+    "what_changed": BuiltinTool(f"{_SOURCES}.changes", "sources", in_prompt=False),
+    "prometheus": BuiltinTool(f"{_SOURCES}.prometheus", "sources", in_prompt=False),
+    "postgresql": BuiltinTool(
+        f"{_SOURCES}.databases.postgresql", "sources", ("psycopg",), "sources", in_prompt=False
+    ),
+    "mysql": BuiltinTool(
+        f"{_SOURCES}.databases.mysql", "sources", ("pymysql",), "sources", in_prompt=False
+    ),
+    "redis": BuiltinTool(f"{_SOURCES}.databases.redis", "sources", in_prompt=False),
+    "probe": BuiltinTool(f"{_SOURCES}.probe", "sources", in_prompt=False),
+    "read_feed": BuiltinTool(
+        "hermes_agent.tools.web.feed", "web", ("lxml",), extra="web", in_prompt=False
+    ),
+    "calendar": BuiltinTool(
+        "hermes_agent.tools.web.calendar", "web", ("icalendar", "recurring_ical_events"),
+        "calendar", in_prompt=False,
+    ),
 }
 """The order is the prompt's order; new tools go at the end."""
 
@@ -84,10 +104,12 @@ TOOLSETS: Mapping[str, tuple[str, ...]] = {
         "skill",
         "recall",
     ),
-    "all": tuple(name for name, row in TABLE.items() if row.toolset != "incident"),
+    "all": tuple(
+        name for name, row in TABLE.items() if row.toolset != "incident" and row.in_prompt
+    ),
 }
 """Named groups of tools: by what they work on, `look` (read-only), and `all`, without the tool for
-incident sessions."""
+incident sessions and those that `find_tools` finds."""
 
 
 class BuiltinToolFacts(NamedTuple):

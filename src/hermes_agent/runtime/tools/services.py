@@ -25,6 +25,7 @@ from hermes_agent.core.tools import (
 )
 from hermes_agent.policy.redaction.redactor import Redactor
 from hermes_agent.runtime.tools.builtin import TABLE
+from hermes_agent.runtime.tools.searchable import SearchableTools
 from hermes_agent.runtime.tools.session_resources import SessionResources
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class ToolServiceFactory:
 
     def __post_init__(self) -> None:
         self.resources = SessionResources(self._clock)
+        self._searchable = SearchableTools(self._settings)
 
     @cached_property
     def code_sandbox(self) -> "CodeSandboxRunner":
@@ -104,7 +106,7 @@ class ToolServiceFactory:
         )
 
     def _sources(self, late: "_LazyToolServices") -> Sequence[ToolProvider]:
-        return [*([self.servers] if self._settings().mcp else []), late]
+        return [self._searchable, *([self.servers] if self._settings().mcp else []), late]
 
     def about(self) -> str:
         """What a new session's prompt says about tools that are not in it."""

@@ -1,0 +1,197 @@
+"""Prometheus, and what speaks its API: VictoriaMetrics, Thanos, Mimir."""
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Literal
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import ToolContext, tool
+from hermes_agent.tools.sources.connection import Source, pick
+from hermes_agent.tools.sources.results import Change, answer, number, plot, table
+from hermes_agent.tools.sources.times import Window, moment, parsed, stamp, window
+
+SERIES = 20
+"""How many series are shown."""
+CHANGED = 3.0
+"""A series changed when its mean moved by this many of its usual deviations."""
+
+
+@tool(capabilities=("network",), repeatable=True, sources=("prometheus",))
+async def prometheus(
+    context: ToolContext,
+    action: Literal["query", "range", "alerts", "targets", "metrics", "changed"],
+    query: str = "",
+    since: str = "1h ago",
+    until: str = "now",
+    source: str = "",
+) -> ToolResult:
+    """Metrics by PromQL. query: values at `until`; range: a plot per series since `since`; alerts,
+    targets: those that fire or are down first; metrics: names that contain `query`; changed: which
+    series of `query` (a selector) moved since then, against the time before."""
+    one, now = pick(context, source, "prometheus"), context.clock()
+    match action:
+        case "query":
+            return await _query(one, _needed(query), moment(until, now))
+        case "range":
+            return await _range(one, _needed(query), window(since, until, now))
+        case "changed":
+            return await _changed(one, _needed(query), window(since, until, now))
+        case "alerts":
+            return await _alerts(one)
+        case "targets":
+            return await _targets(one)
+        case "metrics":
+            return await _metrics(one, query)
+
+
+def _needed(query: str) -> str:
+    if not query.strip():
+        raise ToolError("`query` is empty", "give it PromQL, such as up == 0", "changed")
+    return query
+
+
+async def _ask(source: Source, path: str, **params: Any) -> Any:
+    reply = await source.get(f"/api/v1/{path}", params)
+    if not isinstance(reply, dict) or reply.get("status") != "success":
+        raise ToolError(f"{source.label} answers: {reply}", retry="changed")
+    return reply["data"]
+
+
+async def _query(source: Source, query: str, at: float) -> ToolResult:
+    data = await _ask(source, "query", query=query, time=at)
+    if data["resultType"] in ("scalar", "string"):
+        rows = [("", data["result"][1])]
+    else:
+        rows = [(labels(one["metric"]), _value(one)) for one in data["result"]]
+    if not rows:
+        return answer(source, "no series matches", {"series": 0})
+    text = f"at {stamp(at)}\n{table(('series', 'value'), rows)}"
+    return answer(source, text, {"values": dict(rows[:SERIES])})
+
+
+def _value(one: Mapping[str, Any]) -> str:
+    if "value" in one:
+        return number(float(one["value"][1]))
+    return str(one.get("histogram", one.get("values", "")))
+
+
+async def _series(source: Source, query: str, span: Window) -> list[tuple[str, list[float]]]:
+    step = span.step()
+    data = await _ask(source, "query_range", query=query, start=span.start, end=span.end, step=step)
+    found = []
+    for one in data["result"]:
+        points = {round((at - span.start) / step): float(value) for at, value in one["values"]}
+        values = [points.get(n, math.nan) for n in range(int(span.seconds // step) + 1)]
+        found.append((labels(one["metric"]), values))
+    return found
+
+
+async def _range(source: Source, query: str, span: Window) -> ToolResult:
+    found = await _series(source, query, span)
+    if not found:
+        return answer(source, "no series matches", {"series": 0})
+    rows = [
+        (name, plot(values), number(min(real)), number(max(real)), number(real[-1]))
+        for name, values in found
+        if (real := [one for one in values if not math.isnan(one)])
+    ]
+    text = table(("series", "plot", "min", "max", "last"), rows, SERIES)
+    head = f"{stamp(span.start)} to {stamp(span.end)}, a bar per {span.step()} s"
+    return answer(source, f"{head}\n{text}", {"series": len(found)})
+
+
+def moved(before: Sequence[float], after: Sequence[float]) -> float:
+    """By how many of its usual deviations a series moved; infinite for a flat one."""
+    old = [one for one in before if not math.isnan(one)]
+    new = [one for one in after if not math.isnan(one)]
+    if not old or not new:
+        return 0.0 if not old and not new else math.inf
+    mean, latest = sum(old) / len(old), sum(new) / len(new)
+    spread = math.sqrt(sum((one - mean) ** 2 for one in old) / len(old))
+    least = abs(mean) * 0.01 or 1e-9
+    return abs(latest - mean) / max(spread, least)
+
+
+async def _changed(source: Source, query: str, span: Window) -> ToolResult:
+    earlier = Window(span.start - span.seconds, span.start)
+    old, new = await asyncio.gather(_series(source, query, earlier), _series(source, query, span))
+    before, after = dict(old), dict(new)
+    rows = []
+    for name in dict.fromkeys([*before, *after]):
+        then, now = before.get(name, []), after.get(name, [])
+        if (by := moved(then, now)) >= CHANGED:
+            rows.append((by, name, _mean(then), _mean(now), plot([*then, *now])))
+    rows.sort(key=lambda row: -row[0])
+    head = f"{len(rows)} of {len(before | after)} series changed after {stamp(span.start)}"
+    shown = table(("series", "before", "after", "plot"), [row[1:] for row in rows], SERIES)
+    return answer(source, f"{head}\n{shown}" if rows else head, {"changed": len(rows)})
+
+
+def _mean(values: Sequence[float]) -> str:
+    real = [one for one in values if not math.isnan(one)]
+    return number(sum(real) / len(real)) if real else "absent"
+
+
+async def _alerts(source: Source) -> ToolResult:
+    found = (await _ask(source, "alerts"))["alerts"]
+    found.sort(key=lambda one: one["state"] != "firing")
+    rows = [
+        (one["state"], one["labels"].get("alertname", ""), labels(one["labels"], "alertname"),
+         stamp(parsed(one.get("activeAt", ""))), one.get("annotations", {}).get("summary", ""))
+        for one in found
+    ]  # fmt: skip
+    text = table(("state", "alert", "labels", "since", "summary"), rows) if rows else "no alerts"
+    return answer(source, text, {"alerts": len(rows)})
+
+
+async def _targets(source: Source) -> ToolResult:
+    found = (await _ask(source, "targets", state="active"))["activeTargets"]
+    found.sort(key=lambda one: one["health"] == "up")
+    rows = [
+        (one["health"], one["labels"].get("job", ""), one["labels"].get("instance", ""),
+         one.get("lastError", ""))
+        for one in found
+    ]  # fmt: skip
+    up = sum(one["health"] == "up" for one in found)
+    text = table(("health", "job", "instance", "error"), rows)
+    return answer(source, f"{up} of {len(found)} targets are up\n{text}", {"targets": len(found)})
+
+
+async def _metrics(source: Source, part: str) -> ToolResult:
+    names = [name for name in await _ask(source, "label/__name__/values") if part in name]
+    shown = "\n".join(names[:200])
+    more = f"\n… and {len(names) - 200} more" if len(names) > 200 else ""
+    return answer(source, shown + more or "no metric matches", {"metrics": len(names)})
+
+
+def labels(metric: Mapping[str, str], *without: str) -> str:
+    name = metric.get("__name__", "")
+    rest = ", ".join(
+        f"{key}={value}" for key, value in metric.items() if key not in ("__name__", *without)
+    )
+    return f"{name}{{{rest}}}" if rest else name
+
+
+async def changes(source: Source, span: Window) -> list[Change]:
+    """Alerts that began to fire, and targets that went down."""
+    found = [
+        Change(at, f"alert began: {labels(one['labels'])}")
+        for one in (await _ask(source, "alerts"))["alerts"]
+        if span.start <= (at := parsed(one.get("activeAt", ""))) <= span.end
+    ]
+    for name, values in await _series(source, "up", span):
+        for at, (old, new) in enumerate(pairwise(values), 1):
+            if old == 1 and new == 0:
+                found.append(Change(span.start + at * span.step(), f"{name} went down"))
+            elif old == 0 and new == 1:
+                found.append(Change(span.start + at * span.step(), f"{name} came back"))
+    return found
+
+
+async def verify(source: Source) -> str:
+    data = await _ask(source, "query", query="count(up)")
+    count = data["result"][0]["value"][1] if data["result"] else "0"
+    return f"answers; {count} targets"

@@ -1,0 +1,45 @@
+"""The kinds of sources as a table. A kind's module is imported when it is first used; it has
+`verify(source)`, which says in a few words that the source answers, and `changes(source, window)`,
+which finds what became different in that time."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from hermes_agent.core.settings.sources import SourceKind
+
+
+class SourceType(NamedTuple):
+    module: str
+    about: str
+    example: str
+    """An address, as a hint; how it begins is how addresses of this kind must begin."""
+    port: int = 0
+    """Where `hermes sources discover` looks on this machine."""
+    probe: str = ""
+    """The page that only this kind of server has, for those that speak HTTP."""
+    packages: tuple[str, ...] = ()
+    extra: str = ""
+
+    def load(self) -> Any:
+        return import_module(f"hermes_agent.tools.sources.{self.module}")
+
+
+TYPES: Mapping[SourceKind, SourceType] = {
+    "prometheus": SourceType(
+        "prometheus", "metrics, alerts and targets: Prometheus, VictoriaMetrics, Thanos, Mimir",
+        "http://prometheus:9090", 9090, "/api/v1/status/buildinfo",
+    ),
+    "postgresql": SourceType(
+        "databases.postgresql", "sessions, locks, slow statements, replication, sizes",
+        "postgresql://db:5432/shop", 5432, packages=("psycopg",), extra="sources",
+    ),
+    "mysql": SourceType(
+        "databases.mysql", "MySQL, MariaDB: sessions, locks, slow statements, replicas, sizes",
+        "mysql://db:3306/shop", 3306, packages=("pymysql",), extra="sources",
+    ),
+    "redis": SourceType(
+        "databases.redis", "Redis, Valkey: memory, clients, slow log, key sizes",
+        "redis://cache:6379", 6379,
+    ),
+}  # fmt: skip
