@@ -1,8 +1,9 @@
-"""Speech to text and text to speech: `/audio/transcriptions` and `/audio/speech` of a service with
-an OpenAI format."""
+"""Speech and pictures: `/audio/transcriptions`, `/audio/speech` and `/images/generations` of a
+service with an OpenAI format."""
 
 import asyncio
 import re
+from base64 import b64decode
 from collections.abc import Awaitable, Callable
 from secrets import token_hex
 
@@ -20,6 +21,7 @@ from hermes_agent.models.wires.streaming import bearer, path_of
 WIRES = ("openai-chat", "openai-responses")
 TRIES = 3
 MAX_PAUSE = 20.0
+JSON = "application/json"
 VOICE = "alloy"
 """The voice that every such service has."""
 _ENDINGS = {
@@ -36,7 +38,15 @@ class _Heard(Struct, frozen=True):
     text: str
 
 
-class Speech:
+class _Picture(Struct, frozen=True):
+    b64_json: str = ""
+
+
+class _Drawn(Struct, frozen=True):
+    data: tuple[_Picture, ...]
+
+
+class MediaModel:
     """One model of one service."""
 
     def __init__(
@@ -64,7 +74,21 @@ class Speech:
         """The text as Opus in Ogg."""
         asked = {"model": self._endpoint.model, "input": text, "voice": VOICE}
         body = msgspec.json.encode({**asked, "response_format": "opus"})
-        return await self._asked("/audio/speech", body, "application/json")
+        return await self._asked("/audio/speech", body, JSON)
+
+    async def drawn(self, prompt: str, size: str) -> bytes:
+        """A picture."""
+        asked = {"model": self._endpoint.model, "prompt": prompt, "size": size, "n": 1}
+        said = await self._asked("/images/generations", msgspec.json.encode(asked), JSON)
+        try:
+            [picture] = msgspec.json.decode(said, type=_Drawn).data
+            if picture.b64_json:
+                return b64decode(picture.b64_json)
+        except (msgspec.MsgspecError, ValueError):
+            pass
+        raise ModelError(
+            "garbage", f"{self._endpoint.name} answered without a picture: {shown(said)}"
+        )
 
     async def _asked(self, path: str, body: bytes, kind: str) -> bytes:
         """What the service answers. Retries transient errors."""
