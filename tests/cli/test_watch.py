@@ -10,8 +10,9 @@ from typing import IO, Any
 
 import pytest
 
+from hermes_agent.cli.run.unit import unit_text
 from hermes_agent.cli.watch.questions import FollowedQuestions
-from hermes_agent.cli.watch.watch import WatchFeed, unit_text
+from hermes_agent.cli.watch.watch import WatchFeed
 from tests.support.cli import Hermes, Pane, wait_until
 from tests.support.patience import PATIENCE
 

@@ -17,11 +17,13 @@ from hermes_agent.core.messages import Reply, Request, ToolCall, ToolMessage
 from hermes_agent.models.media.speaking import speak
 from hermes_agent.models.media.transcription import transcribe
 from tests.support.cli import Hermes, Pane, wait_until
+from tests.support.fake_channel import room
 from tests.support.openai_server import OpenAIServer
 from tests.support.platforms.telegram import CHATS, PERSON, TOKEN, TelegramPlatform
 from tests.support.platforms.world import until
 from tests.support.runtime_fixture import RuntimeFixture, open_runtime
 from tests.support.runtime_fixture import until as until_async
+from tests.support.skills import put_skill, skill_text
 
 _NO_MODELS: Any = None
 WHERE = ("private", "group")
@@ -336,3 +338,26 @@ async def test_a_build_of_which_nothing_is_left_is_reported_as_lost(tmp_path: Pa
         event = await ended(h, session)
     assert event.state == "lost"
     assert "how it ended is unknown" in event.text
+
+
+# a skill of one chat
+
+
+async def test_a_skill_of_one_chat_is_listed_and_opened_only_there(tmp_path: Path) -> None:
+    model = developer(tmp_path, {"say": "Restarted"})
+    async with room(tmp_path, model) as r:
+        await r.know("ada")
+        await r.know("bob")
+        limited = skill_text("ops-restart", hermes_channels="pad:with-ada")
+        put_skill(tmp_path / "home/skills", "ops-restart", limited)
+        await r.say("build it", "ada")
+        await r.say("build it", "bob")
+        await r.rest()
+        sessions = await r.runtime.context.store.sessions()
+        prompts = [await r.runtime.context.store.prompt(one.prompt) for one in sessions]
+        assert sorted("ops-restart" in one.system for one in prompts) == [False, True]
+        await r.say("/ops-restart build it", "bob")
+        assert "limited to pad:with-ada" in await r.hears("limited", "with-bob")
+        await r.say("/ops-restart build it", "ada")
+        await r.rest()
+        assert sum("Restarted" in text for text in r.texts("with-ada")) == 2

@@ -14,7 +14,14 @@ from typing import Any, Literal, Protocol, TypeVar, get_type_hints
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.effects import Access, Confinement, Origin, OutsideCalls, Permit
+from hermes_agent.core.effects import (
+    Access,
+    Confinement,
+    Origin,
+    OutsideCalls,
+    Permit,
+    check_capabilities,
+)
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.knowledge import NoteEdit, View
 from hermes_agent.core.messages import Media, ToolSpec, Usage
@@ -26,9 +33,6 @@ from hermes_agent.core.tool_results import ToolResult
 
 AT = "at"
 """The argument with which the model picks a terminal, on every `located` tool."""
-
-Capability = Literal["filesystem", "network", "process", "secrets", "messages"]
-
 
 DELEGATE = "delegate"
 """The tool that hands work to subagents."""
@@ -439,6 +443,7 @@ class Tool:
     """JSON Schema of the arguments, if the function takes them as one object."""
 
     def __post_init__(self, function: Callable[..., Any]) -> None:
+        check_capabilities(self.capabilities, f"tool {self.name!r}")
         object.__setattr__(self, "_function", function)
 
     async def run(self, permit: Permit, context: ToolContext, arguments: Mapping[str, Any]) -> Any:

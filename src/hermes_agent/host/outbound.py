@@ -74,6 +74,12 @@ class OutboundMessages:
         self._context = context
         self.wake: Callable[[str], None] = lambda _channel: None
         """Called with each channel that has a new message; set by the gateway."""
+        self.available: Callable[[], Mapping[str, str]] = dict
+        """Names and titles of the channels that could be set up; set by the gateway."""
+
+    def titles(self) -> Mapping[str, str]:
+        """Of all channels by name, whether they are set up or not."""
+        return {**{name: name for name in self._context.settings.channels}, **self.available()}
 
     def chats(self, targets: Sequence[str], origin: str = "") -> list[Chat]:
         return places(self._context.settings.channels, targets, origin)

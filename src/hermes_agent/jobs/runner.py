@@ -23,7 +23,7 @@ from hermes_agent.jobs import messages
 from hermes_agent.jobs.alerts import JobAlerts
 from hermes_agent.jobs.messages import JobInput, title
 from hermes_agent.jobs.notifier import JobNotifier
-from hermes_agent.jobs.scripts import ScriptOutput, Scripts, workspace
+from hermes_agent.jobs.scripts import ScriptOutput, Scripts
 from hermes_agent.learning.service import Learning
 
 log = logging.getLogger("hermes.jobs")
@@ -241,7 +241,7 @@ class RunWorker:
         return tuple([await self._learning.opened(name, "", place) for name in job.spec.skills])
 
     async def _session(self, job: Job) -> Session:
-        spec, folder = job.spec, await workspace(self._context, job)
+        spec, folder = job.spec, await self._scripts.folder(job)
         fixed = (spec.model, spec.policy, spec.terminals, folder, spec.dollars, spec.tokens)
         kept = sha256(msgspec.json.encode(fixed)).hexdigest()[:8]
         which = f"kept-{kept}" if spec.keep_session else str(self._run.id)
@@ -347,12 +347,13 @@ class RunWorker:
         """Deliver the result, then record the end: a key ensures that it is delivered once."""
         job = await self._store.job(self._run.job)
         output = self._context.redact(messages.cut(done.text, messages.OUTPUT))
-        spent = {"cost": done.cost, "tokens": done.tokens, "output": output}
+        spent: dict[str, object] = {"cost": done.cost, "tokens": done.tokens, "output": output}
         if done.error:
             await self._failed(job, done.error, spent)
             return
         if done.said:
-            await self._notifier.result(job, self._run, done.text)
+            sent_to, unsent = await self._notifier.result(job, self._run, done.text)
+            spent |= {"sent_to": sent_to, "unsent": unsent}
         told = self._run.told
         await self._alerts.over(job, "it works again")
         if job.failures:

@@ -382,8 +382,9 @@ class JobScheduler:
     def troubles(self, jobs: Sequence[Job]) -> list[str]:
         """Current problems, in sentences."""
         wrong = [
-            why for job in jobs if job.state == "active" for why in self.notifier.troubles(job)
-        ]
+            f"job {title(job)}: {why}"
+            for job in jobs if job.state == "active" for why in self.notifier.troubles(job)
+        ]  # fmt: skip
         return [*wrong, *self._unplanned, *self._faults, *self._broken]
 
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from hermes_agent.models.routing.failover import Candidate
 
 
+FIRST = {"ordinary": 0.5, "reasoning": 1.0, "own": 2.5}
+"""How long an answer may take to begin, relative to `silence_seconds`: a model that reasons thinks
+first, and a server of one's own may load its model."""
 INSIDE = ("scripted", "builtin")
 """Wires of models inside this process, without keys or connections."""
 
@@ -324,6 +327,15 @@ class ModelRegistry:
 
         return open_named(name, self._settings, self._environ)
 
+    def first_seconds(self, name: str) -> float:
+        """How long a model may take to begin its answer."""
+        own, service, _ = self._service(name)
+        facts, given = self.facts(name), self._settings.first_seconds
+        kind = "reasoning" if facts.efforts or facts.thinking else "ordinary"
+        kind = kind if service.needs_key else "own"
+        otherwise = FIRST[kind] * self._settings.silence_seconds
+        return next((given[key] for key in (name, own, kind) if key in given), otherwise)
+
     def _client(self, name: str) -> LazyWireClient:
         _, service, url = self._service(name)
         endpoint = Endpoint(
@@ -333,6 +345,7 @@ class ModelRegistry:
             url=url,
             facts=self.facts(name),
             silence=self._settings.silence_seconds,
+            first=self.first_seconds(name),
             patience=self._settings.patience_seconds,
         )
         client = self._clients.get(name)

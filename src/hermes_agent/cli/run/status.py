@@ -22,7 +22,7 @@ ANSWER_SECONDS = 10.0
 KEYS = (
     "state", "pid", "reason", "hint", "home", "version", "model", "policy", "uptime", "working",
     "parked", "questions", "paused", "listeners", "models", "today", "day_dollars", "learning",
-    "watch", "jobs", "gateway", "door",
+    "watch", "jobs", "gateway", "door", "supervisor",
 )  # fmt: skip
 
 
@@ -41,7 +41,10 @@ def current_status(api: RuntimeClient) -> dict[str, Any]:
             status |= _models(api)
     except RuntimeGone:
         status = _inspect(api.home)
-    return {**dict.fromkeys(KEYS), **status}
+    from hermes_agent.host.inspect import supervisor
+
+    pid, _ = supervisor(api.home)
+    return {**dict.fromkeys(KEYS), **status, "supervisor": pid or None}
 
 
 def _models(api: RuntimeClient) -> dict[str, Any]:
@@ -59,7 +62,7 @@ def _models(api: RuntimeClient) -> dict[str, Any]:
 def _inspect(home: str) -> dict[str, Any]:
     from pathlib import Path
 
-    from hermes_agent.host.inspect import home_trouble, lock_owner
+    from hermes_agent.host.inspect import home_trouble, lock_owner, supervisor
 
     found: dict[str, Any] = {"state": "stopped", "home": home, "reason": "", "hint": ""}
     owner = lock_owner(home)
@@ -81,7 +84,13 @@ def _inspect(home: str) -> dict[str, Any]:
             "hint": "a runtime can start when it has ended",
         }
     if any(os.path.exists(path) for path in socket_paths(home)):
+        pid, gave_up = supervisor(home)
         found["reason"] = "it was killed or crashed; `hermes logs` may say why"
+        if pid:
+            found["reason"] += "; it is being restarted"
+        elif gave_up:
+            hint = "`hermes logs` may say why; `hermes up` starts it again"
+            return {**found, "state": "degraded", "reason": gave_up, "hint": hint}
     return {**found, "jobs": _waiting(Path(home))}
 
 
@@ -188,6 +197,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         f"model      {status['model'] or 'none; `hermes setup` chooses one'}",
         f"policy     {status['policy']}",
         f"uptime     {span(status['uptime'])}",
+        *["restarts   after a crash"] * bool(status.get("supervisor")),
         f"turns      {working}",
     ]
     if status["parked"]:

@@ -197,17 +197,14 @@ def _install(options: argparse.Namespace) -> int:
     """Write a systemd unit that keeps the runtime running."""
     import shutil
 
-    from hermes_agent.host.paths import UNIT, unit_path
+    from hermes_agent.cli.run.unit import unit_text, write_unit
+    from hermes_agent.host.paths import UNIT, has_systemd
 
-    unit = unit_text(sys.executable, str(home_folder()))
     if options.print:
-        print(unit, end="")
+        print(unit_text(sys.executable, str(home_folder())), end="")
         return 0
-    path = unit_path(os.environ)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(unit)
-    systemd = shutil.which("systemctl") is not None and os.path.isdir("/run/systemd/system")
+    path = write_unit(str(home_folder()))
+    systemd = shutil.which("systemctl") is not None and has_systemd()
     steps = [
         "systemctl --user daemon-reload",
         f"systemctl --user enable --now {UNIT}",
@@ -223,29 +220,6 @@ def _install(options: argparse.Namespace) -> int:
             "with HERMES_HOME set as in the unit, and restart it when it exits"
         )
     return emit(options, {"unit": path, "systemd": systemd, "next": steps if systemd else []}, text)
-
-
-def unit_text(python: str, home: str) -> str:
-    """The unit. Stopping it leaves running commands alone, as `hermes down` does."""
-
-    def quoted(text: str) -> str:
-        safe = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-        return f'"{safe}"'
-
-    return f"""[Unit]
-Description=Hermes: watches, jobs and chats
-After=network-online.target
-
-[Service]
-ExecStart={quoted(python)} -m hermes_agent serve
-Environment={quoted(f"HERMES_HOME={home}")}
-Restart=always
-RestartSec=2
-KillMode=process
-
-[Install]
-WantedBy=default.target
-"""
 
 
 # watching

@@ -143,8 +143,13 @@ def _report(options: argparse.Namespace) -> int:
 
 def _prove(options: argparse.Namespace) -> int:
     done = connect().post(f"{skill_path(options.name)}/prove")
+    text = (
+        f"proving {options.name} in the background\n"
+        f"it may use {done['most_tokens']:,} tokens a day (learning.proof_share) and continues the "
+        f"next day; of {done['day_tokens']:,}, learning has {done['left_tokens']:,} left today"
+    )
     hint = f"`hermes skills log {options.name}` shows the result"
-    return emit(options, done, f"proving {options.name} in the background\nhint: {hint}")
+    return emit(options, done, f"{text}\nhint: {hint}")
 
 
 def _retire(options: argparse.Namespace) -> int:

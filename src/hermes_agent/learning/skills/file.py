@@ -52,6 +52,14 @@ TOOLS = {
     "WebSearch": "web_search", "Task": "delegate", "TodoWrite": "todo",
 }  # fmt: skip
 """What other agents call our tools."""
+BUILT_IN = (
+    *dict.fromkeys(TOOLS.values()), "ask_user", "browser", "browser_act", "execute_code",
+    "find_tools", "incident", "make_tool", "memory", "process", "read_on", "recall", "send_message",
+    "skill", "task", "use_tool", "write_skill",
+)  # fmt: skip
+"""Our tools; other names are those of MCP servers and of tools that the agent wrote."""
+ALIKE = 0.85
+"""So similar is a misspelt name."""
 PLATFORMS = {"macos": "darwin", "win32": "windows"}
 
 _TOOL = re.compile(r"([^\s,()]+)(\([^()]*\))?")
@@ -146,7 +154,7 @@ def parse(text: str, folder_name: str = "") -> SkillText:
         front.body,
         bounds if bounds != SkillLimits(name) else None,
         parameters,
-        (*found, *extra.doubts()),
+        (*found, *extra.doubts(), *_misspelt(bounds.tools, facts.requires, facts.fallback_for)),
     )
 
 
@@ -195,6 +203,14 @@ def section(body: str, heading: str) -> str:
         if heading.casefold() in match[1].casefold():
             return body[match.end() : end].strip()
     return ""
+
+
+def _misspelt(*named: Sequence[str]) -> Iterator[SkillProblem]:
+    """Names of tools that are probably meant to be others: no tool would ever match them."""
+    for name in dict.fromkeys(one.partition("(")[0] for names in named for one in names):
+        near = () if name in BUILT_IN else get_close_matches(name, BUILT_IN, 1, ALIKE)
+        if near:
+            yield _warning(f"no tool is called {name!r}", f"did you mean {near[0]}?")
 
 
 def _ours(names: Sequence[str]) -> tuple[str, ...]:
