@@ -6,6 +6,7 @@ import re
 from base64 import b64decode
 from collections.abc import Awaitable, Callable
 from secrets import token_hex
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -31,6 +32,7 @@ _ENDINGS = {
 }  # fmt: skip
 """Services recognise the audio format by the file name."""
 
+Answer = TypeVar("Answer")
 Sleep = Callable[[float], Awaitable[None]]
 
 
@@ -39,7 +41,7 @@ class _Heard(Struct, frozen=True):
 
 
 class _Picture(Struct, frozen=True):
-    b64_json: str = ""
+    b64_json: str
 
 
 class _Drawn(Struct, frozen=True):
@@ -61,36 +63,40 @@ class MediaModel:
         boundary = token_hex(16)
         form = _form(boundary, {"model": self._endpoint.model, "response_format": "json"}, memo)
         kind = f"multipart/form-data; boundary={boundary}"
-        said = await self._asked("/audio/transcriptions", form, kind)
-        try:
-            return msgspec.json.decode(said, type=_Heard).text.strip()
-        except msgspec.MsgspecError:
-            where = f"{self._endpoint.url}{path_of(self._endpoint, '/audio/transcriptions')}"
-            raise ModelError(
-                "garbage", f"{where} answered without a transcript: {shown(said)}"
-            ) from None
+        return await self._asked("/audio/transcriptions", form, kind, self._transcript)
 
     async def spoken(self, text: str) -> bytes:
         """The text as Opus in Ogg."""
         asked = {"model": self._endpoint.model, "input": text, "voice": VOICE}
         body = msgspec.json.encode({**asked, "response_format": "opus"})
-        return await self._asked("/audio/speech", body, JSON)
+        return await self._asked("/audio/speech", body, JSON, bytes)
 
     async def drawn(self, prompt: str, size: str) -> bytes:
         """A picture."""
         asked = {"model": self._endpoint.model, "prompt": prompt, "size": size, "n": 1}
-        said = await self._asked("/images/generations", msgspec.json.encode(asked), JSON)
+        body = msgspec.json.encode(asked)
+        return await self._asked("/images/generations", body, JSON, self._picture)
+
+    def _transcript(self, said: bytes) -> str:
+        try:
+            return msgspec.json.decode(said, type=_Heard).text.strip()
+        except msgspec.MsgspecError:
+            raise self._garbage("/audio/transcriptions", "a transcript", said) from None
+
+    def _picture(self, said: bytes) -> bytes:
         try:
             [picture] = msgspec.json.decode(said, type=_Drawn).data
-            if picture.b64_json:
-                return b64decode(picture.b64_json)
+            return b64decode(picture.b64_json)
         except (msgspec.MsgspecError, ValueError):
-            pass
-        raise ModelError(
-            "garbage", f"{self._endpoint.name} answered without a picture: {shown(said)}"
-        )
+            raise self._garbage("/images/generations", "a picture", said) from None
 
-    async def _asked(self, path: str, body: bytes, kind: str) -> bytes:
+    def _garbage(self, path: str, wanted: str, said: bytes) -> ModelError:
+        where = f"{self._endpoint.url}{path_of(self._endpoint, path)}"
+        return ModelError("garbage", f"{where} answered without {wanted}: {shown(said)}")
+
+    async def _asked(
+        self, path: str, body: bytes, kind: str, read: Callable[[bytes], Answer]
+    ) -> Answer:
         """What the service answers. Retries transient errors."""
         wire = HttpConnection(
             self._endpoint.url, self._endpoint.service.headers, self._endpoint.silence
@@ -98,7 +104,7 @@ class MediaModel:
         try:
             for attempt in range(1, TRIES + 1):
                 try:
-                    return await self._try(wire, path, body, kind)
+                    return read(await self._try(wire, path, body, kind))
                 except ModelError as error:
                     pause = error.retry_after or float(attempt)
                     passing = error.passing and pause <= MAX_PAUSE
