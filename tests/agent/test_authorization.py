@@ -99,6 +99,9 @@ async def test_no_tool_runs_when_the_gate_does_not_allow_it(tmp_path: Path, acti
         "mysql": {"action": "overview"},
         "redis": {"action": "overview"},
         "probe": {"target": "https://example.com"},
+        "make_image": {"prompt": "made", "path": "made"},
+        "speak": {"text": "made", "path": "made"},
+        "transcribe": {"path": "seen"},
         "read_feed": {"url": "https://example.com/feed"},
         "calendar": {"url": "https://example.com/team.ics"},
     }

@@ -8,7 +8,8 @@ import pytest
 from hermes_agent.core import events as ev
 from hermes_agent.core.gateway import SessionPlace
 from hermes_agent.core.messages import Reply, ToolCall
-from hermes_agent.core.tools import OpenedSkill, ToolServices
+from hermes_agent.core.skills import OpenedSkill
+from hermes_agent.core.tools import ToolServices
 from hermes_agent.learning.service import Learning
 from hermes_agent.learning.tool_backend import KnowledgeToolBackend
 from hermes_agent.learning.tools import skill

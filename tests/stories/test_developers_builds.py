@@ -14,8 +14,8 @@ import pytest
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Reply, Request, ToolCall, ToolMessage
-from hermes_agent.gateway.delivery.speech import speak
-from hermes_agent.gateway.inbound.transcription import transcribe
+from hermes_agent.models.media.speaking import speak
+from hermes_agent.models.media.transcription import transcribe
 from tests.support.cli import Hermes, Pane, wait_until
 from tests.support.fake_channel import room
 from tests.support.openai_server import OpenAIServer

@@ -25,10 +25,10 @@ from hermes_agent.core.effects import (
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.knowledge import NoteEdit, View
 from hermes_agent.core.messages import Media, ToolSpec, Usage
-from hermes_agent.core.protocols import Clock, Terminal
+from hermes_agent.core.protocols import Clock, MediaModels, Terminal
 from hermes_agent.core.settings.root import Settings
 from hermes_agent.core.settings.sources import SourceKind
-from hermes_agent.core.skills import ActivatedSkill, SkillLimits
+from hermes_agent.core.skills import OpenedSkill, SkillLimits
 from hermes_agent.core.tool_results import ToolResult
 
 AT = "at"
@@ -199,21 +199,6 @@ class ToolAuthoring(Protocol):
         ...
 
 
-class Snippet(Struct, frozen=True):
-    """A command in a skill's text that is replaced by its output."""
-
-    start: int
-    end: int
-    command: str
-
-
-class OpenedSkill(Struct, frozen=True):
-    opened: ActivatedSkill
-    text: str
-    """What the model reads, with parameters filled in."""
-    snippets: tuple[Snippet, ...] = ()
-
-
 class KnowledgeService(Protocol):
     """Memory and skills, as tools use them. `by` is the session, effect and model that write."""
 
@@ -335,6 +320,7 @@ class ToolServices(Struct, frozen=True):
     incident: IncidentActions | None = None
     jobs: JobActions | None = None
     messenger: Messenger | None = None
+    media: MediaModels | None = None
     bounds: tuple[SkillLimits, ...] = ()
     """Limits of the active skills."""
     model: str = ""

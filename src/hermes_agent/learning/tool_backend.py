@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from hermes_agent.core.errors import HermesError, NotFound, ToolError, UsageError
 from hermes_agent.core.gateway import SessionPlace
 from hermes_agent.core.knowledge import NoteEdit, View
+from hermes_agent.core.skills import OpenedSkill
 from hermes_agent.core.text.untrusted import wrap_untrusted
-from hermes_agent.core.tools import OpenedSkill, Provenance
+from hermes_agent.core.tools import Provenance
 from hermes_agent.learning.knowledge import Knowledge
 
 if TYPE_CHECKING:

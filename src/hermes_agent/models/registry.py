@@ -25,9 +25,9 @@ from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
 if TYPE_CHECKING:
     # Imported late: this loads asyncio, and many commands only look up a name.
     from hermes_agent.models.catalogue.listing import ListedModel
+    from hermes_agent.models.media.service import MediaModel
     from hermes_agent.models.routing.circuit_breaker import CircuitBreaker
     from hermes_agent.models.routing.failover import Candidate
-    from hermes_agent.models.speech import Speech
 
 
 FIRST = {"ordinary": 0.5, "reasoning": 1.0, "own": 2.5}
@@ -189,19 +189,19 @@ class ModelRegistry:
         elif service.wire == "local":  # the others need no optional package
             self._client(name).client()
 
-    def speech(self, name: str) -> "Speech":
-        """The speech model `service/name`, of a service with an OpenAI format."""
-        from hermes_agent.models.speech import WIRES, Speech
+    def media(self, name: str) -> "MediaModel":
+        """The model for speech or pictures `service/name`, of a service with an OpenAI format."""
+        from hermes_agent.models.media.service import WIRES, MediaModel
 
         own, service, url = self._service(name)
         model, silence = name.partition("/")[2], self._settings.silence_seconds
         if service.wire not in WIRES or not model:
             raise UsageError(
-                f"{name!r} can neither transcribe audio nor speak",
+                f"{name!r} can neither speak, transcribe nor draw",
                 "name a service with OpenAI's format and its model",
             )
         endpoint = Endpoint(name, model, service, url, ModelFacts(), silence)
-        return Speech(endpoint, self._pool(own, service), self._sleep)
+        return MediaModel(endpoint, self._pool(own, service), self._sleep)
 
     async def list_models(self, service: str) -> "tuple[ListedModel, ...] | None":
         """The models that a service itself lists; None where it has no list."""

@@ -207,7 +207,7 @@ class Runtime:
             context, self._tools, self.terminals, self.gates, self._roles, self._reservations,
             SessionCapabilities(
                 context, self._tool_services, self._subagents, self.learning, self.incidents,
-                self.jobs, self.job_service, self.outbound,
+                self.jobs, self.job_service, self.outbound, self.models,
             ),
         )  # fmt: skip
         self._background_commands = BackgroundCommands(

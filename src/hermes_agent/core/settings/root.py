@@ -90,6 +90,8 @@ class UseSettings(Struct, frozen=True, forbid_unknown_fields=True):
     vision: Names = ()
     """Models that describe images to a model that cannot see them; empty only tells the model that
     there was an image."""
+    image: Names = ()
+    """The model that makes images, of a service with OpenAI's API, as `openai/gpt-image-1`."""
     judge: Names = ()
     """Models that judge results; empty means the main ones."""
 

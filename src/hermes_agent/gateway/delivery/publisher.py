@@ -250,7 +250,7 @@ class ReplyPublisher:
         ]
         if not taken or HEARD not in taken[-1]:
             return ()
-        from hermes_agent.gateway.delivery.speech import speak
+        from hermes_agent.models.media.speaking import speak
 
         try:
             memo = await speak(chosen, self._models, text)

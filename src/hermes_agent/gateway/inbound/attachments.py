@@ -51,7 +51,7 @@ class AttachmentIntake:
         path = await _save(memo, workspace)
         if not self._context.settings.gateway.voice:
             return f"(a voice memo came with this message: {path}; not transcribed)"
-        from hermes_agent.gateway.inbound.transcription import transcribe
+        from hermes_agent.models.media.transcription import transcribe
 
         try:
             said = await transcribe(self._context.settings.gateway.voice, self._models, memo)

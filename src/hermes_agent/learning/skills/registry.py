@@ -10,8 +10,7 @@ from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.gateway import SessionPlace
 from hermes_agent.core.knowledge import Author, SkillRecord, SkillVersion
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.skills import OFFERED, SkillState
-from hermes_agent.core.tools import OpenedSkill
+from hermes_agent.core.skills import OFFERED, OpenedSkill, SkillState
 from hermes_agent.learning.folder_lock import exclusive
 from hermes_agent.learning.skills import rendering
 from hermes_agent.learning.skills.file import SkillText, parse, problems

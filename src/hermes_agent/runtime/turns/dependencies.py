@@ -25,6 +25,8 @@ from hermes_agent.jobs.scheduler import JobScheduler
 from hermes_agent.jobs.service import JobService
 from hermes_agent.jobs.tool_backend import JobTool
 from hermes_agent.learning.service import Learning
+from hermes_agent.models.registry import ModelRegistry
+from hermes_agent.runtime.tools.media import ConfiguredMedia
 from hermes_agent.runtime.tools.selection import ToolSelection
 from hermes_agent.runtime.tools.services import ToolServiceFactory
 from hermes_agent.runtime.turns.subagents import SubagentManager
@@ -83,6 +85,7 @@ class SessionCapabilities:
     _jobs: JobScheduler
     _job_service: JobService
     _outbound: OutboundMessages
+    _models: ModelRegistry
 
     def services(self, session: Session) -> ToolServices:
         return self._tool_services.services(
@@ -92,6 +95,7 @@ class SessionCapabilities:
             self._incident_actions(session),
             JobTool(self._context, self._job_service, session),
             SessionMessenger(self._context, self._outbound, session),
+            ConfiguredMedia(self._models, self._context),
         )
 
     def _incident_actions(self, session: Session) -> IncidentActions | None:

@@ -1,10 +1,12 @@
-"""Speech to text and text to speech: `/audio/transcriptions` and `/audio/speech` of a service with
-an OpenAI format."""
+"""Speech and pictures: `/audio/transcriptions`, `/audio/speech` and `/images/generations` of a
+service with an OpenAI format."""
 
 import asyncio
 import re
+from base64 import b64decode
 from collections.abc import Awaitable, Callable
 from secrets import token_hex
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +22,7 @@ from hermes_agent.models.wires.streaming import bearer, path_of
 WIRES = ("openai-chat", "openai-responses")
 TRIES = 3
 MAX_PAUSE = 20.0
+JSON = "application/json"
 VOICE = "alloy"
 """The voice that every such service has."""
 _ENDINGS = {
@@ -29,6 +32,7 @@ _ENDINGS = {
 }  # fmt: skip
 """Services recognise the audio format by the file name."""
 
+Answer = TypeVar("Answer")
 Sleep = Callable[[float], Awaitable[None]]
 
 
@@ -36,7 +40,15 @@ class _Heard(Struct, frozen=True):
     text: str
 
 
-class Speech:
+class _Picture(Struct, frozen=True):
+    b64_json: str
+
+
+class _Drawn(Struct, frozen=True):
+    data: tuple[_Picture, ...]
+
+
+class MediaModel:
     """One model of one service."""
 
     def __init__(
@@ -51,22 +63,40 @@ class Speech:
         boundary = token_hex(16)
         form = _form(boundary, {"model": self._endpoint.model, "response_format": "json"}, memo)
         kind = f"multipart/form-data; boundary={boundary}"
-        said = await self._asked("/audio/transcriptions", form, kind)
-        try:
-            return msgspec.json.decode(said, type=_Heard).text.strip()
-        except msgspec.MsgspecError:
-            where = f"{self._endpoint.url}{path_of(self._endpoint, '/audio/transcriptions')}"
-            raise ModelError(
-                "garbage", f"{where} answered without a transcript: {shown(said)}"
-            ) from None
+        return await self._asked("/audio/transcriptions", form, kind, self._transcript)
 
     async def spoken(self, text: str) -> bytes:
         """The text as Opus in Ogg."""
         asked = {"model": self._endpoint.model, "input": text, "voice": VOICE}
         body = msgspec.json.encode({**asked, "response_format": "opus"})
-        return await self._asked("/audio/speech", body, "application/json")
+        return await self._asked("/audio/speech", body, JSON, bytes)
 
-    async def _asked(self, path: str, body: bytes, kind: str) -> bytes:
+    async def drawn(self, prompt: str, size: str) -> bytes:
+        """A picture."""
+        asked = {"model": self._endpoint.model, "prompt": prompt, "size": size, "n": 1}
+        body = msgspec.json.encode(asked)
+        return await self._asked("/images/generations", body, JSON, self._picture)
+
+    def _transcript(self, said: bytes) -> str:
+        try:
+            return msgspec.json.decode(said, type=_Heard).text.strip()
+        except msgspec.MsgspecError:
+            raise self._garbage("/audio/transcriptions", "a transcript", said) from None
+
+    def _picture(self, said: bytes) -> bytes:
+        try:
+            [picture] = msgspec.json.decode(said, type=_Drawn).data
+            return b64decode(picture.b64_json)
+        except (msgspec.MsgspecError, ValueError):
+            raise self._garbage("/images/generations", "a picture", said) from None
+
+    def _garbage(self, path: str, wanted: str, said: bytes) -> ModelError:
+        where = f"{self._endpoint.url}{path_of(self._endpoint, path)}"
+        return ModelError("garbage", f"{where} answered without {wanted}: {shown(said)}")
+
+    async def _asked(
+        self, path: str, body: bytes, kind: str, read: Callable[[bytes], Answer]
+    ) -> Answer:
         """What the service answers. Retries transient errors."""
         wire = HttpConnection(
             self._endpoint.url, self._endpoint.service.headers, self._endpoint.silence
@@ -74,7 +104,7 @@ class Speech:
         try:
             for attempt in range(1, TRIES + 1):
                 try:
-                    return await self._try(wire, path, body, kind)
+                    return read(await self._try(wire, path, body, kind))
                 except ModelError as error:
                     pause = error.retry_after or float(attempt)
                     passing = error.passing and pause <= MAX_PAUSE
