@@ -103,9 +103,7 @@ class LoadedChecks(Struct, frozen=True):
             MonitoredService(one.service or one.name, one.needs) for one in self.logs if one.needs
         ]
         return tuple(logs) + tuple(
-            MonitoredService(
-                one.service, one.needs, terminal=one.check.terminal, vital=one.vital
-            )
+            MonitoredService(one.service, one.needs, terminal=one.check.terminal, vital=one.vital)
             for one in self.checks
             if one.needs or one.vital
         )

@@ -11,7 +11,8 @@ from hermes_agent.core.incidents import Diagnosis, Incident, MonitoredService
 from hermes_agent.incidents.backend import WATCHING, IncidentBackend, SkillOption
 from hermes_agent.incidents.response.candidates import Findings, dependency_chain, find_candidates
 from hermes_agent.incidents.response.facts import ServiceFacts, service_facts
-from hermes_agent.incidents.response.stability import StabilityWatch, not_lasting
+from hermes_agent.incidents.response.known_fix import KnownFix, known_fix, pause_for, with_signs
+from hermes_agent.incidents.response.stability import ROUND_SECONDS, StabilityWatch, not_lasting
 from hermes_agent.incidents.response.verification import (
     BESIDE_SECONDS,
     CheckResult,
@@ -59,28 +60,51 @@ async def unstable(
     if not known:
         known.update(await service_facts(filter(None, names), run))
     chain = dependency_chain(names, await backend.topology(incident), known)
+    pause = await pause_for(backend, incident, session, diagnosis.category, ROUND_SECONDS)
     return await not_lasting(
         StabilityWatch(
             incident.checks, {name: known[name] for name in chain if name in known},
             diagnosis.category, [one.quote for one in diagnosis.evidence], run,
-            partial(backend.run, session, source=WATCHING), backend.sleep,
+            partial(backend.run, session, source=WATCHING), backend.sleep, pause=pause,
         )
     )  # fmt: skip
 
 
+async def known_before(
+    backend: IncidentBackend, incident: Incident, run: RunCommand
+) -> KnownFix | None:
+    """What fixed the same trouble last, and whether its signs are there again."""
+    if not await learns(backend, incident):
+        return None
+    fix = await known_fix(backend, incident)
+    return None if fix is None else await with_signs(fix, run)
+
+
 async def findings(
-    backend: IncidentBackend, incident: Incident, run: RunCommand, shipped: RunCommand
+    backend: IncidentBackend,
+    incident: Incident,
+    run: RunCommand,
+    shipped: RunCommand,
+    fix: KnownFix | None = None,
 ) -> Findings:
     """Facts of the services, and the skills that apply. Learned skills are tried only once proven,
-    except in drills, which prove them. `shipped`: runs checks of the bundled skills."""
+    except in drills, which prove them. If the signs of a `fix` are there, its skill is tried, and
+    the bundled skills are not. `shipped`: runs checks of the bundled skills."""
     known = await backend.skills()
     if not await learns(backend, incident):
         known = [one for one in known if one.shipped]
     proving = incident.source == "drill"
-    tried = [one for one in known if one.incident and (proving or one.state != "candidate")]
+    again = fix.skill if fix is not None and fix.present else ""
+    tried = [
+        one
+        for one in known
+        if one.incident and (proving or one.state != "candidate" or one.name == again)
+    ]
     words = set(_words(incident))
     others = [one for one in known if one not in tried]
     others = [one for one in others if one.incident or len(words & _of(one)) >= ALIKE]
+    if fix is not None and fix.present:
+        tried = [one for one in tried if not one.shipped or one.name == again]
     found = await find_candidates(backend, incident, tried, run, shipped)
     return replace(found, others=tuple(others[:SKILLS]))
 
