@@ -522,7 +522,7 @@ async def test_the_team_hears_of_it_by_the_gateway_once(tmp_path: Path) -> None:
         (delivery,) = await ledger.deliveries(key="incident/")
         assert delivery.outgoing.chat == Chat("ntfy", "ops")
         assert delivery.outgoing.kind == "notice"
-        assert delivery.outgoing.text.startswith("declared: inc-1 P2 shop is down")
+        assert delivery.outgoing.text.startswith("P2 DECLARED: shop is down, ")
         errors = [
             one.error for one in await here.runtime.context.store.incidents.notices() if one.error
         ]

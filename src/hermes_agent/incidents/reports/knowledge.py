@@ -125,10 +125,12 @@ def _when(times: Sequence[float]) -> str:
     said = [f"last {dates[0]:%Y-%m-%d}"]
     day, count = Counter(f"{one:%a}" for one in dates).most_common(1)[0]
     said += [f"mostly on {day}"] if count >= OFTEN * len(dates) else []
-    near = {h: sum((one.hour - h) % 24 < HOURS for one in dates) for h in range(24)}
-    hour = max(near, key=lambda h: (near[h], near[(h + 1) % 24]))
-    if near[hour] >= OFTEN * len(dates):
-        said.append(f"mostly {hour:02}:00 to {(hour + HOURS) % 24:02}:00 UTC")
+    for hours in range(1, HOURS + 1):
+        near = {h: sum((one.hour - h) % 24 < hours for one in dates) for h in range(24)}
+        hour = max(near, key=lambda h: near[h])
+        if near[hour] >= OFTEN * len(dates):
+            said.append(f"mostly {hour:02}:00 to {(hour + hours) % 24:02}:00 UTC")
+            break
     return ", ".join(said)
 
 
