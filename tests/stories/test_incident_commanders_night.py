@@ -48,7 +48,7 @@ SKILL = {
 PAUSE = shell("until test -e {work}/go; do sleep 0.05; done")
 """The first night lasts until the test has seen what the team is told meanwhile."""
 FIRST = [
-    delegated("What does the log of the shop say?", "How full are the disks?"), PAUSE, LOOK, CLAIM,
+    delegated("a child of it: the log", "a child of it: the disks"), PAUSE, LOOK, CLAIM,
     shell("touch {work}/not-enough"), act("verify"), MEND, act("verify"), END, say("mended"),
 ]  # fmt: skip
 AGAIN = [{"calls": [*LOOK["calls"], *MEND["calls"]]}, END, say("mended")]
