@@ -13,6 +13,7 @@ import pytest
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.settings.root import WatchSettings
+from hermes_agent.gateway.gateway import Gateway
 from hermes_agent.incidents.backend import IncidentBackend
 from hermes_agent.incidents.response.known_fix import LEAST_SECONDS
 from hermes_agent.incidents.response.stability import ROUND_SECONDS, ROUNDS
@@ -135,7 +136,8 @@ async def night(folder: Path) -> AsyncIterator[Night]:
     (home / ".env").chmod(0o600)
     work.mkdir()
     (work / "shop.up").touch()
-    settings = {
+    more = {
+        "services": (Gateway,),
         "watch": WatchSettings(
             listen="127.0.0.1:0", token="ALERT_TOKEN", notify=(f"telegram:{HOME}",)
         ),
@@ -143,9 +145,7 @@ async def night(folder: Path) -> AsyncIterator[Night]:
     }
     turns = {"known": AGAIN, "child": [LOOK, say("it is full")], "begin": FIRST}
     try:
-        async with response(
-            folder, clock=time, settings=settings, **turns, over=[SKILL, say("done")]
-        ) as h:
+        async with response(folder, clock=time, more=more, **turns, over=[SKILL, say("done")]) as h:
             server = h.runtime.incidents
             backend: IncidentBackend = QuickBackend(server)
             backend.sleep = time.wait

@@ -180,15 +180,16 @@ async def response(
     *,
     quick: bool = True,
     clock: Callable[[], float] | None = None,
-    settings: Mapping[str, Any] | None = None,
+    more: Mapping[str, Any] | None = None,
     **turns: list[Line],
 ) -> AsyncIterator[Response]:
-    """`{work}` in what a model says is the folder of its services."""
+    """`{work}` in what a model says is the folder of its services; `more` are other options of the
+    runtime."""
     work = str(folder / "work")
     text = json.dumps(turns).replace("{work}", work)
     model = script(folder, **json.loads(text))
-    more = {"model": model, "policy": "sandbox", **(settings or {})}
-    async with open_learning(folder, clock=clock, **more) as h:
+    given = {"model": model, "policy": "sandbox", **(more or {})}
+    async with open_learning(folder, clock=clock, **given) as h:
         if quick:
             h.runtime.incidents.backend = QuickBackend(h.runtime.incidents)
         yield Response(h.folder, h.runtime)
