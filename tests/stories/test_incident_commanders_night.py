@@ -14,13 +14,11 @@ import pytest
 from hermes_agent.core import events as ev
 from hermes_agent.core.settings.root import WatchSettings
 from hermes_agent.gateway.gateway import Gateway
-from hermes_agent.incidents.backend import IncidentBackend
 from hermes_agent.incidents.response.known_fix import LEAST_SECONDS
 from hermes_agent.incidents.response.stability import ROUND_SECONDS, ROUNDS
 from tests.support.alertmanager import alertmanager, raise_alerts
 from tests.support.incident_fixture import (
     SAW,
-    QuickBackend,
     Response,
     act,
     prevention,
@@ -56,18 +54,20 @@ AGAIN = [{"calls": [*LOOK["calls"], *MEND["calls"]]}, END, say("mended")]
 
 
 class Time:
-    """The clock of the runtime; what the commander waits for passes at once."""
+    """The clock of the runtime. It ticks when it is read, and what the commander waits for passes
+    at once."""
 
     def __init__(self) -> None:
-        self.ahead = 0.0
+        self.now = datetime.now(UTC).timestamp()
         self.waits: list[float] = []
 
     def __call__(self) -> float:
-        return datetime.now(UTC).timestamp() + self.ahead
+        self.now += 0.001
+        return self.now
 
     async def wait(self, seconds: float) -> None:
         self.waits.append(seconds)
-        self.ahead += seconds
+        self.now += seconds
 
 
 class Night:
@@ -83,9 +83,17 @@ class Night:
         )
 
     async def break_shop(self) -> None:
+        """Returns when the alert has opened an incident."""
+        store = self.h.runtime.context.store.incidents
+        before = len(await store.incidents())
         (self.h.work / "shop.up").unlink(missing_ok=True)
         (self.h.work / "shop.log").write_text(f"starting\n{SAW}\n")
         await self.alert()
+
+        async def opened() -> bool:
+            return len(await store.incidents()) > before
+
+        await until(opened)
 
     async def told(self, words: str) -> str:
         """The first message on Telegram that begins with these words."""
@@ -104,7 +112,8 @@ class Night:
 
         async def quiet() -> bool:
             store = self.h.runtime.context.store.incidents
-            return not any(one.firing for one in await store.signals())
+            seen = await store.signals()
+            return not any(one.firing for one in seen if one.source == "alertmanager")
 
         await until(quiet)
 
@@ -145,11 +154,11 @@ async def night(folder: Path) -> AsyncIterator[Night]:
     }
     turns = {"known": AGAIN, "child": [LOOK, say("it is full")], "begin": FIRST}
     try:
-        async with response(folder, clock=time, more=more, **turns, over=[SKILL, say("done")]) as h:
+        async with response(
+            folder, quick=False, clock=time, more=more, **turns, over=[SKILL, say("done")]
+        ) as h:
             server = h.runtime.incidents
-            backend: IncidentBackend = QuickBackend(server)
-            backend.sleep = time.wait
-            server.backend = backend
+            server.backend.sleep = time.wait
 
             async def listening() -> bool:
                 return bool(server.listener.address)
@@ -173,7 +182,7 @@ async def test_the_second_night_is_short_because_the_first_taught_the_runtime(
         declared = await here.told("P0 DECLARED: Checkout does not work (shop), since ")
         assert "check: shop-answers" in declared
         assert "owner: payments" in declared
-        here.time.ahead += 61
+        here.time.now += 61
         h.runtime.incidents.wake_notices()
         assert "state: " in await here.told("P0 ONGOING for 1 min ")
         (h.work / "go").touch()
@@ -193,13 +202,14 @@ async def test_the_second_night_is_short_because_the_first_taught_the_runtime(
             assert part in memory
         await here.cleared()
 
-        here.time.ahead += DAY
+        here.time.now += DAY
         await here.break_shop()
         found = await h.over("inc-2")
         assert found.state == "resolved"
         again = await here.figures("inc-2")
-        assert again == (2, 0, ROUNDS * LEAST_SECONDS), (replies, subagents, waited)
+        assert again[:2] == (2, 0)
         assert replies > 3 * again[0]
+        assert ROUNDS * LEAST_SECONDS <= again[2] < waited
         memory = (tmp_path / "home" / "memories" / "MEMORY.md").read_text()
         assert "shop: 2 times" in memory
         assert "disk-full in shop (2x)" in memory
@@ -213,7 +223,7 @@ async def _a_known_remedy_asks_like_any_other(here: Night) -> None:
     h = here.h
     path = h.runtime.context.home.path / "checks" / "shop.yaml"
     path.write_text(json.dumps({**json.loads(path.read_text()), "policy": "careful"}))
-    here.time.ahead += DAY
+    here.time.now += DAY
     await here.break_shop()
 
     async def asked() -> bool:
@@ -221,11 +231,5 @@ async def _a_known_remedy_asks_like_any_other(here: Night) -> None:
         journal = await h.runtime.context.store.events(incident.session) if incident.session else ()
         return any(isinstance(one.event, ev.QuestionAsked) for one in journal)
 
-    await here.told("P0 DECLARED: Checkout does not work (shop), since ")
-
-    async def opened() -> bool:
-        return len(await h.runtime.context.store.incidents.incidents()) == 3
-
-    await until(opened)
     await until(asked)
     assert not (h.work / "shop.up").exists()
