@@ -12,7 +12,7 @@ from hermes_agent.core.text.format import shortened
 from hermes_agent.incidents.backend import IncidentBackend
 from hermes_agent.incidents.notifications import span
 from hermes_agent.incidents.response.facts import ServiceFacts
-from hermes_agent.incidents.response.known_fix import KnownFix, recorded
+from hermes_agent.incidents.response.known_fix import KnownFix, recorded, still_good
 
 log = logging.getLogger("hermes.incidents")
 
@@ -136,15 +136,15 @@ def _when(times: Sequence[float]) -> str:
 
 def _worked(some: Sequence[Incident], fixes: Mapping[str, KnownFix]) -> list[str]:
     known = [fixes[one.id] for one in some if one.id in fixes]
-    worked = next((one for one in known if one.remedy), None)
+    worked = still_good(known)
     text = []
     if worked is not None:
         text.append(f"Fixed by {_listed(worked.remedy)} in {span(worked.seconds)}.")
-    remedy = set(worked.remedy) if worked else set()
-    bad = dict.fromkeys(two for one in known for two in one.unhelpful if two not in remedy)
+    good = set(worked.remedy) if worked is not None else set()
+    bad = dict.fromkeys(two for one in known for two in one.unhelpful if two not in good)
     text += [f"Did not help: {_listed(list(bad))}."] if bad else []
     escalated = sum(one.state == "escalated" for one in some)
-    return [*text, f"{escalated} need a person."] if escalated else text
+    return [*text, f"Waiting for a person: {escalated}."] if escalated else text
 
 
 def _listed(commands: Sequence[str]) -> str:

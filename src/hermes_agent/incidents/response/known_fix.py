@@ -158,18 +158,27 @@ def recorded(incident: Incident, entries: Sequence[TimelineEntry]) -> KnownFix |
 async def known_fix(backend: IncidentBackend, incident: Incident) -> KnownFix | None:
     """What fixed the same trouble of the same service last, unless it failed since. Drills and real
     incidents do not inform each other."""
-    failed: set[str] = set()
+    before: list[KnownFix] = []
     until = incident.opened
     for one in await backend.incidents.incidents(open=False, limit=SEARCHED):
         if one.id == incident.id or one.opened > incident.opened or not is_alike(one, incident):
             continue
         fix = recorded(one, await backend.incidents.timeline(one.id))
-        if fix is not None and fix.remedy and one.ended is not None:
-            if not failed & set(fix.remedy):
-                return replace(fix, held=until - one.ended)
-            failed |= set(fix.remedy)
-        failed |= set(fix.unhelpful) if fix is not None else set()
+        if fix is not None:
+            before.append(replace(fix, held=until - one.ended if one.ended else 0.0))
+            if still_good(before) is not None:
+                break
         until = one.opened
+    return still_good(before)
+
+
+def still_good(known: Sequence[KnownFix]) -> KnownFix | None:
+    """The last one with a remedy that has not failed since; `known` come newest first."""
+    failed: set[str] = set()
+    for fix in known:
+        if fix.remedy and not failed & set(fix.remedy):
+            return fix
+        failed |= {*fix.remedy, *fix.unhelpful}
     return None
 
 
