@@ -170,7 +170,7 @@ async def test_whoever_listens_hears_of_it(tmp_path: Path) -> None:
             write(tmp_path, "{name: web, run: 'false', after: 1}")
             text = ""
             async with asyncio.timeout(PATIENCE):
-                while "declared:" not in text:
+                while "DECLARED:" not in text:
                     heard = await listener.next()
                     assert heard is not None
                     text = heard.event.text if isinstance(heard.event, ev.NoticeIssued) else ""

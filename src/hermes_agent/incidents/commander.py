@@ -308,14 +308,14 @@ class Commander:
     async def _findings(
         self, incident: Incident, session: Session
     ) -> tuple[KnownFix | None, Findings]:
-        """What fixed it before, and what applies now. All bundled skills are tried only if no known
-        fix does, or if nobody could apply it: the responder can only follow skills."""
+        """What fixed it before, and what applies now: what is known is tried first. The responder can
+        only follow skills, so it gets all of them if none fits."""
         run, shipped = self._runner(session.id), self._runner(session.id, SHIPPED)
         fix = await known_before(self._backend, incident, run)
-        found = await findings(self._backend, incident, run, shipped, fix)
+        found = await findings(self._backend, incident, run, shipped, fix, broad=False)
         follows = session.model != RESPONDER or any(one.fits for one in found.candidates)
         if fix is not None and fix.present and not follows:
-            found = await findings(self._backend, incident, run, shipped)
+            found = await findings(self._backend, incident, run, shipped, fix)
         return fix, found
 
     async def _brief(

@@ -86,26 +86,31 @@ async def findings(
     run: RunCommand,
     shipped: RunCommand,
     fix: KnownFix | None = None,
+    *,
+    broad: bool = True,
 ) -> Findings:
     """Facts of the services, and the skills that apply. Learned skills are tried only once proven,
-    except in drills, which prove them. If the signs of a `fix` are there, its skill is tried, and
-    the bundled skills are not. `shipped`: runs checks of the bundled skills."""
+    except in drills, which prove them, and if the signs of a `fix` are there, that learned it.
+    Without `broad`, the bundled skills are tried only if no learned one fits, and not at all if the
+    signs of a fix are there. `shipped`: runs checks of the bundled skills."""
     known = await backend.skills()
     if not await learns(backend, incident):
         known = [one for one in known if one.shipped]
-    proving = incident.source == "drill"
-    again = fix.skill if fix is not None and fix.present else ""
+    present = fix if fix is not None and fix.present else None
+    again = present.skill if present is not None else ""
     tried = [
         one
         for one in known
-        if one.incident and (proving or one.state != "candidate" or one.name == again)
+        if one.incident
+        and (incident.source == "drill" or one.state != "candidate" or one.name == again)
     ]
     words = set(_words(incident))
     others = [one for one in known if one not in tried]
     others = [one for one in others if one.incident or len(words & _of(one)) >= ALIKE]
-    if fix is not None and fix.present:
-        tried = [one for one in tried if not one.shipped or one.name == again]
-    found = await find_candidates(backend, incident, tried, run, shipped)
+    learned = [one for one in tried if not one.shipped or one.name == again]
+    rest = [one for one in tried if one not in learned]
+    groups = [tried] if broad else [learned] if present is not None else [learned, rest]
+    found = await find_candidates(backend, incident, groups, run, shipped)
     return replace(found, others=tuple(others[:SKILLS]))
 
 
