@@ -308,8 +308,8 @@ class Commander:
     async def _findings(
         self, incident: Incident, session: Session
     ) -> tuple[KnownFix | None, Findings]:
-        """What fixed it before, and what applies now: what is known is tried first. The responder can
-        only follow skills, so it gets all of them if none fits."""
+        """What fixed it before, and what applies now: what is known is tried first. The responder
+        can only follow skills, so it gets all of them if none fits."""
         run, shipped = self._runner(session.id), self._runner(session.id, SHIPPED)
         fix = await known_before(self._backend, incident, run)
         found = await findings(self._backend, incident, run, shipped, fix, broad=False)
