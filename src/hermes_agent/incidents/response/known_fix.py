@@ -188,7 +188,7 @@ def is_alike(one: Incident, other: Incident) -> bool:
         return False
     if (one.source == "drill") != (other.source == "drill"):
         return False
-    checks = {check.name for check in one.checks} & {check.name for check in other.checks}
+    checks = {check.check.run for check in one.checks} & {check.check.run for check in other.checks}
     return one.fingerprint == other.fingerprint or bool(checks)
 
 
@@ -202,17 +202,16 @@ async def with_signs(fix: KnownFix, run: RunCommand) -> KnownFix:
     return replace(fix, present=bool(fix.signs))
 
 
-async def pause_for(
-    backend: IncidentBackend, incident: Incident, session: str, category: str, usual: float
-) -> float:
-    """How long a verification pauses between its samples. As usual, unless all that was done is a
-    remedy that held long enough for this cause before: then no longer than it took to help, but
-    never nothing."""
+async def proven_pause(
+    backend: IncidentBackend, incident: Incident, session: str, category: str
+) -> float | None:
+    """How long a verification pauses between its samples if all that was done is a remedy that held
+    for this cause before: as long as it took to help, but never nothing. None for all others."""
     fix = await known_fix(backend, incident)
     if fix is None or fix.diagnosis is None or fix.held < HELD_SECONDS:
-        return usual
+        return None
     seen = await transcript(backend.journal, session, backend.results, incident.checks)
     done = {backend.redact(command_of(call)) for call in seen.calls if call.did != "looked"}
     if not done or not done <= set(fix.remedy) or fix.diagnosis.category != category:
-        return usual
-    return min(usual, max(LEAST_SECONDS, fix.settled))
+        return None
+    return max(LEAST_SECONDS, fix.settled)

@@ -61,6 +61,8 @@ class StabilityWatch(Struct, frozen=True):
     """How long to wait for a job."""
     pause: float = ROUND_SECONDS
     """Between the first samples."""
+    asked: int = ASKED
+    """Requests in a round."""
 
 
 class Sample(Struct, frozen=True):
@@ -102,7 +104,7 @@ async def not_lasting(given: StabilityWatch) -> list[str]:
 async def _ask(given: StabilityWatch, seconds: float) -> tuple[CheckResult, ...]:
     """Send requests and run the checks; returns those that failed."""
     ports = sorted({port for one in given.facts.values() for port in one.ports})[:PORTS]
-    for _ in range(ASKED):
+    for _ in range(given.asked):
         if ports:
             await given.ask(request_script(ports), None)
         held = await check_all(given.checks, given.run)
@@ -211,7 +213,7 @@ def _filling(given: StabilityWatch, samples: Sequence[Sample], seconds: float) -
         for mount, (used, left) in tables[-1].items():
             values = [one.get(mount, (0.0, 0.0))[0] for one in tables]
             rate = (values[-1] - values[0]) / seconds
-            least = LEAST["space"] if what == "space" else ASKED
+            least = LEAST["space"] if what == "space" else given.asked
             theirs = _is_theirs(given, mount, last)  # other services are not our concern
             soon = rises(values, least) and left < rate * SOON_SECONDS
             if soon and (theirs or given.category in ROOM):
