@@ -26,4 +26,7 @@ TYPES: Mapping[SourceKind, SourceType] = {
     "prometheus": SourceType(
         "prometheus", "metrics, alerts and targets", example="http://prometheus:9090"
     ),
+    "alertmanager": SourceType(
+        "alertmanager", "alerts in groups, and silences", example="http://alertmanager:9093"
+    ),
 }
