@@ -44,11 +44,10 @@ async def _alerts(source: Source, matchers: tuple[str, ...]) -> ToolResult:
     states = Counter(_state(one).partition(" ")[0] for one in once.values())
     counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
     parts = [f"{len(once)} alerts in {len(groups)} groups: {counts}" if once else "no alerts"]
-    order = sorted(
-        groups.items(), key=lambda item: all(one["status"]["state"] != "active" for one in item[1][0])
-    )  # fmt: skip
-    for name, (alerts, receivers) in order[:GROUPS]:
+    for alerts, _ in groups.values():
         alerts.sort(key=lambda one: (_state(one) != "active", one["startsAt"]))
+    order = sorted(groups.items(), key=lambda item: _state(item[1][0][0]) != "active")
+    for name, (alerts, receivers) in order[:GROUPS]:
         rows = [
             (_state(one), labels(one["labels"]), stamp(parsed(one["startsAt"])),
              one["annotations"].get("summary") or one["annotations"].get("description", ""))
@@ -141,9 +140,7 @@ def _inverse(_note: dict[str, Any], arguments: Mapping[str, Any], result: ToolRe
     return f"expire the silence {result.data['id']}"
 
 
-@tool(
-    capabilities=("network",), sources=("alertmanager",), recover=_recover, inverse=_inverse
-)  # fmt: skip
+@tool(capabilities=("network",), sources=("alertmanager",), recover=_recover, inverse=_inverse)
 async def silence_alerts(
     context: ToolContext,
     action: Literal["create", "expire"],
