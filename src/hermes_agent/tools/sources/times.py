@@ -81,3 +81,16 @@ def parsed(text: str) -> float:
         return datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text)).timestamp()
     except (ValueError, OverflowError):
         return 0.0
+
+
+def epoch(value: object) -> float:
+    """A time as text, or as seconds, milli-, micro- or nanoseconds since the epoch."""
+    if isinstance(value, str) and not re.fullmatch(r"\d{9,20}(\.\d{1,9})?", value):
+        return parsed(value)
+    try:
+        time = float(value)  # type: ignore[arg-type]  # other types are refused
+    except (TypeError, ValueError):
+        return 0.0
+    while time > 1e11:
+        time /= 1000
+    return time
