@@ -97,6 +97,8 @@ async def test_no_tool_runs_when_the_gate_does_not_allow_it(tmp_path: Path, acti
         "prometheus": {"action": "alerts"},
         "alertmanager": {"action": "alerts"},
         "silence_alerts": {"action": "create", "matchers": ["a=b"], "comment": "made"},
+        "journal": {"action": "lines"},
+        "log_files": {"action": "lines", "path": "seen"},
     }
     # What must come before is another question.
     tools = [replace(tool, function=tool._bare, after=()) for tool in load_tools()]

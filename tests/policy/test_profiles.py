@@ -129,6 +129,9 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("prometheus", {"action": "alerts"}, "allow allow allow allow"),
     ("alertmanager", {"action": "alerts"}, "allow allow allow allow"),
     ("silence_alerts", {"action": "create"}, "ask ask deny allow"),
+    ("journal", {"action": "units"}, "allow allow allow allow"),
+    ("log_files", {"action": "tail", "path": "a.txt"}, "allow allow allow allow"),
+    ("log_files", {"action": "tail", "path": ["a.txt", "/etc/shadow"]}, "deny deny deny deny"),
 ]
 
 

@@ -98,3 +98,32 @@ def _remove(group: Path) -> None:
             except OSError:
                 assert time.monotonic() < deadline, f"{one} stays busy"
                 time.sleep(0.05)
+
+
+JOURNAL = """
+mount --make-rprivate / && mount -t tmpfs tmpfs /run
+mkdir -p /run/log/journal /run/systemd/journal /run/systemd/journald.conf.d
+printf '[Journal]\\nReadKMsg=no\\n' >/run/systemd/journald.conf.d/no-kernel.conf
+exec /lib/systemd/systemd-journald
+"""
+
+
+@contextlib.contextmanager
+def journal_daemon() -> Iterator[list[str]]:
+    """A real journald in a mount namespace of its own; gives the command that enters it."""
+    process = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", JOURNAL],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    enter = ["nsenter", "--target", str(process.pid), "--mount"]
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        ready = [*enter, "test", "-S", "/run/systemd/journal/stdout"]
+        while subprocess.run(ready, check=False, stderr=subprocess.DEVNULL).returncode:
+            assert process.poll() is None, "journald has ended"
+            assert time.monotonic() < deadline, "journald does not start"
+            time.sleep(0.05)
+        yield enter
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)

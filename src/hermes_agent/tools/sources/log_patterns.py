@@ -116,6 +116,8 @@ def template(text: str) -> str:
 
 def _prepared(text: str) -> str:
     """The part of a line that is looked at, with its digits alike but for those that are names."""
+    if "\n" in text:
+        text = _headline(text)
     if len(text) > TEXT_CHARS:
         text = text[:TEXT_CHARS]
     if "\x1b" in text:
@@ -125,6 +127,13 @@ def _prepared(text: str) -> str:
     elif "tatus" in text or "code" in text or "signal" in text:
         text = _CODES.sub(lambda found: _widened(found[0]), text)
     return text.encode(errors="replace").translate(_DIGITS).decode()
+
+
+def _headline(text: str) -> str:
+    """The first line, and the last that is not indented: what a stack trace ends with."""
+    first, *rest = text.strip().splitlines()
+    flush = [line for line in rest if line[:1].strip()]
+    return f"{first} / {flush[-1]}" if flush else first
 
 
 @lru_cache(1_000)
