@@ -130,6 +130,8 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("alertmanager", {"action": "alerts"}, "allow allow allow allow"),
     ("silence_alerts", {"action": "create"}, "ask ask deny allow"),
     ("journal", {"action": "units"}, "allow allow allow allow"),
+    ("loki", {"action": "labels"}, "allow allow allow allow"),
+    ("opensearch", {"action": "fields"}, "allow allow allow allow"),
     ("log_files", {"action": "tail", "path": "a.txt"}, "allow allow allow allow"),
     ("log_files", {"action": "tail", "path": ["a.txt", "/etc/shadow"]}, "deny deny deny deny"),
 ]

@@ -64,8 +64,7 @@ async def journal(
         shown = lines_of(found, limit) or "no lines"
         head = f"{len(found)} lines, {stamp(span.start)} to {stamp(span.end)}"
         return answer("journal", f"{head}\n{shown}", {"lines": len(found)}, _cut(found))
-    before = Window(span.start - span.seconds, span.start)
-    found = await read(context, span, unit, priority, text, before)
+    found = await read(context, span, unit, priority, text, span.before)
     patterns = LogPatterns(span).add(found)
     return answer("journal", patterns.report(limit), patterns.data, _cut(found))
 

@@ -109,8 +109,7 @@ def _of_time(
     if found and not last:
         notes = ["the lines have no time that could be read, so all of them are shown", *notes]
     if action == "patterns":
-        earliest = span.start - span.seconds
-        kept = (one for one in found if not one.time or one.time >= earliest)
+        kept = (one for one in found if not one.time or one.time >= span.before.start)
         patterns = LogPatterns(span).add(kept)
         return answer("log files", patterns.report(limit), patterns.data, notes)
     kept_lines = [one for one in found if not one.time or span.start <= one.time <= span.end]

@@ -29,4 +29,8 @@ TYPES: Mapping[SourceKind, SourceType] = {
     "alertmanager": SourceType(
         "alertmanager", "alerts in groups, and silences", example="http://alertmanager:9093"
     ),
+    "loki": SourceType("loki", "logs by LogQL", example="http://loki:3100"),
+    "opensearch": SourceType(
+        "opensearch", "logs in OpenSearch or Elasticsearch", example="https://opensearch:9200"
+    ),
 }
