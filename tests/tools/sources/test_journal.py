@@ -1,9 +1,5 @@
 """The journal of a real journald, through a terminal of the engine for far machines."""
 
-import os
-import subprocess
-import time
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,11 +7,8 @@ import pytest
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.protocols import ShellCommand
 from hermes_agent.tools.sources.journal import journal
-from tests.support.patience import PATIENCE
 from tests.support.sources import Observer
-from tests.support.systemd import journal_daemon
-from tests.support.terminals import FarPlace
-from tests.support.transports import SubprocessTransport
+from tests.support.systemd import Machine
 
 SAID = [
     ("shop", "err", "connection to 10.0.0.1:5432 refused"),
@@ -25,31 +18,10 @@ SAID = [
 ]
 
 
-@pytest.fixture(scope="module")
-def machine() -> Iterator[list[str]]:
-    with journal_daemon() as enter:
-        for name, priority, text in SAID:
-            command = [*enter, "systemd-cat", "-t", name, "-p", priority, "printf", "%s", text]
-            subprocess.run(command, check=True)
-        written = [*enter, "journalctl", "--quiet", "--output=cat", "--identifier=web"]
-        deadline = time.monotonic() + PATIENCE
-        while not subprocess.run(written, capture_output=True, check=True).stdout:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        yield enter
-
-
-@pytest.fixture
-async def there(observer: Observer, machine: list[str], tmp_path: Path) -> AsyncIterator[Observer]:
-    for name in ("far", "far/work"):
-        (tmp_path / name).mkdir()
-    place = FarPlace(
-        lambda: SubprocessTransport(dict(os.environ), prefix=machine),
-        str(tmp_path / "far/work"), tmp_path / "far",
-    )  # fmt: skip
-    observer.terminal = place.open()
-    yield observer
-    await place.destroy()
+@pytest.fixture(scope="module", autouse=True)
+def lines(machine: Machine) -> None:
+    for name, priority, text in SAID:
+        machine.log(name, priority, text)
 
 
 async def test_patterns_of_a_journal_have_errors_first(there: Observer) -> None:

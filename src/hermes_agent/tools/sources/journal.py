@@ -81,7 +81,7 @@ async def read(
     times = [str(int(at)) for one in (*earlier, span) for at in (one.start, one.end + 1)]
     wanted = "".join(f"\\{one}" if one in _SPECIAL else one for one in text)
     printed, _ = await ask_machine(context, _READ, unit, priority, wanted, str(LINES), *times)
-    found = [one for line in printed.splitlines() if (one := _entry(line)) is not None]
+    found = [one for line in printed.splitlines() if (one := parse_line(line)) is not None]
     if printed and not found:
         raise ToolError(f"journalctl answers: {printed[:300]}", retry="changed")
     return found
@@ -91,10 +91,13 @@ _SPECIAL = frozenset("\\^$.[]|()?*+{}")
 _DECODER = msgspec.json.Decoder(dict[str, Any])
 
 
-def _entry(line: str) -> LogEntry | None:
+def parse_line(line: str) -> LogEntry | None:
+    """An entry as journalctl prints it in JSON; None for anything else."""
     try:
         fields = _DECODER.decode(line)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if "__REALTIME_TIMESTAMP" not in fields:
         return None
     said = fields.get("MESSAGE")
     if isinstance(said, list):  # bytes, or the same field twice

@@ -134,7 +134,7 @@ def _split(printed: str) -> tuple[int, list[_Log]]:
     for one in logs:
         if one.lines and not one.lines[-1]:
             one.lines.pop()
-    return _offset(first), logs
+    return offset(first), logs
 
 
 _CLOCK = r"(?P<clock>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{1,9}))?"
@@ -210,7 +210,7 @@ class _Times:
         zone = part.get("zone")
         year = int(part.get("year") or 0)
         at = _seconds(year or _year(self._now), month, int(part["day"] or 0), clock)
-        at -= _offset(zone) if zone else self._zone
+        at -= offset(zone) if zone else self._zone
         if not year and at > self._now + DAY:  # of last December
             at = _seconds(_year(self._now) - 1, month, int(part["day"] or 0), clock) - self._zone
         fraction = part.get("part")
@@ -228,7 +228,7 @@ def _year(now: float) -> int:
     return int(stamp(now)[:4])
 
 
-def _offset(zone: str) -> int:
+def offset(zone: str) -> int:
     """Seconds east of Greenwich."""
     found = re.fullmatch(r"([+-])(\d\d):?(\d\d)", zone.strip())
     if found is None:
