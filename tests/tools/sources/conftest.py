@@ -26,10 +26,11 @@ def machine() -> Iterator[Machine]:
 @pytest.fixture
 async def there(observer: Observer, machine: Machine, tmp_path: Path) -> AsyncIterator[Observer]:
     """A session on a machine with a journal, by the engine of far terminals."""
-    for name in ("far", "far/work"):
+    for name in ("far", "far/work", "far/home"):
         (tmp_path / name).mkdir()
+    environment = {**os.environ, "HOME": str(tmp_path / "far/home")}
     place = FarPlace(
-        lambda: SubprocessTransport(dict(os.environ), prefix=machine.enter),
+        lambda: SubprocessTransport(environment, prefix=machine.enter),
         str(tmp_path / "far/work"), tmp_path / "far",
     )  # fmt: skip
     observer.terminal = place.open()
