@@ -1,5 +1,6 @@
 """The journal of systemd on the terminal's machine: patterns and lines, units, boots."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -9,7 +10,7 @@ from msgspec import Meta
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.log_patterns import LogEntry, LogPatterns, lines_of
+from hermes_agent.tools.sources.log_patterns import LogEntry, find_patterns, lines_of
 from hermes_agent.tools.sources.machine import ask_machine
 from hermes_agent.tools.sources.results import answer, table
 from hermes_agent.tools.sources.times import Window, stamp, window
@@ -65,7 +66,7 @@ async def journal(
         head = f"{len(found)} lines, {stamp(span.start)} to {stamp(span.end)}"
         return answer("journal", f"{head}\n{shown}", {"lines": len(found)}, _cut(found))
     found = await read(context, span, unit, priority, text, span.before)
-    patterns = LogPatterns(span).add(found)
+    patterns = await find_patterns(found, span)
     return answer("journal", patterns.report(limit), patterns.data, _cut(found))
 
 
@@ -81,10 +82,14 @@ async def read(
     times = [str(int(at)) for one in (*earlier, span) for at in (one.start, one.end + 1)]
     wanted = "".join(f"\\{one}" if one in _SPECIAL else one for one in text)
     printed, _ = await ask_machine(context, _READ, unit, priority, wanted, str(LINES), *times)
-    found = [one for line in printed.splitlines() if (one := parse_line(line)) is not None]
+    found = await asyncio.to_thread(_parsed, printed)
     if printed and not found:
         raise ToolError(f"journalctl answers: {printed[:300]}", retry="changed")
     return found
+
+
+def _parsed(printed: str) -> list[LogEntry]:
+    return [one for line in printed.splitlines() if (one := parse_line(line)) is not None]
 
 
 _SPECIAL = frozenset("\\^$.[]|()?*+{}")

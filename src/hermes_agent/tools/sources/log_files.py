@@ -1,5 +1,6 @@
 """Log files on the terminal's machine: patterns, lines of a time or with a text, the end."""
 
+import asyncio
 import re
 from calendar import timegm
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from hermes_agent.core.effects import paths_in
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.log_patterns import LogEntry, LogPatterns, entry, lines_of
+from hermes_agent.tools.sources.log_patterns import LogEntry, entry, find_patterns, lines_of
 from hermes_agent.tools.sources.machine import ask_machine
 from hermes_agent.tools.sources.results import answer
 from hermes_agent.tools.sources.times import Window, epoch, stamp, window
@@ -81,26 +82,22 @@ async def log_files(
     tail = str(limit if action == "tail" else 0)
     given = (text, regex, tail, str(MOST_BYTES), str(LINE_BYTES))
     printed, errors = await ask_machine(context, _READ, *given, *names)
-    zone, logs = _split(printed)
+    zone, logs = await asyncio.to_thread(_split, printed)
     if errors and not any(one.lines for one in logs):
         raise ToolError(errors, "a folder as `path` lists its files", "changed")
     if len(names) == 1 and logs and logs[0].folder:
         return answer("log files", "\n".join(logs[0].lines), {"folder": names[0]})
-    found: list[LogEntry] = []
-    for one in logs:
-        where = one.path if len(logs) > 1 else ""
-        found += records(one.lines, zone, context.clock(), where)
-    found.sort(key=lambda one: one.time)
+    found = await asyncio.to_thread(_records, logs, zone, context.clock())
     older = [name for one in logs for name in one.older if name not in names]
     notes = [errors, f"older: {', '.join(older)}" if older else ""]
     if action == "tail":
         return answer(
             "log files", lines_of(found, limit) or "no lines", {"lines": len(found)}, notes
         )
-    return _of_time(action, found, span, limit, notes)
+    return await _of_time(action, found, span, limit, notes)
 
 
-def _of_time(
+async def _of_time(
     action: str, found: list[LogEntry], span: Window, limit: int, notes: list[str]
 ) -> ToolResult:
     last = max((one.time for one in found), default=0.0)
@@ -110,7 +107,7 @@ def _of_time(
         notes = ["the lines have no time that could be read, so all of them are shown", *notes]
     if action == "patterns":
         kept = (one for one in found if not one.time or one.time >= span.before.start)
-        patterns = LogPatterns(span).add(kept)
+        patterns = await find_patterns(kept, span)
         return answer("log files", patterns.report(limit), patterns.data, notes)
     kept_lines = [one for one in found if not one.time or span.start <= one.time <= span.end]
     head = f"{len(kept_lines)} lines, {stamp(span.start)} to {stamp(span.end)}"
@@ -181,6 +178,14 @@ def records(lines: list[str], zone: int, now: float, where: str = "") -> Iterato
         held = one
     if held is not None:
         yield held
+
+
+def _records(logs: list[_Log], zone: int, now: float) -> list[LogEntry]:
+    """Those of all files, in order of time."""
+    found: list[LogEntry] = []
+    for one in logs:
+        found += records(one.lines, zone, now, one.path if len(logs) > 1 else "")
+    return sorted(found, key=lambda one: one.time)
 
 
 class _Times:

@@ -12,7 +12,14 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
 from hermes_agent.tools.sources.connection import Source, pick
-from hermes_agent.tools.sources.log_patterns import LEVELS, LogEntry, LogPatterns, entry, lines_of
+from hermes_agent.tools.sources.log_patterns import (
+    LEVELS,
+    LogEntry,
+    LogPatterns,
+    entry,
+    find_patterns,
+    lines_of,
+)
 from hermes_agent.tools.sources.prometheus import labels
 from hermes_agent.tools.sources.results import Change, answer, number, plot, table
 from hermes_agent.tools.sources.times import Window, stamp, window
@@ -91,10 +98,10 @@ async def _patterns(source: Source, query: str, span: Window) -> tuple[LogPatter
     if any(one["resultType"] != "streams" for one in answers):
         hint = "leave out rate(), count_over_time() and sum()"
         raise ToolError("`query` selects numbers, not lines", hint, "changed")
-    pieces = [_entries(one["result"]) for one in answers]
+    pieces = [await asyncio.to_thread(_entries, one["result"]) for one in answers]
     full = sum(len(piece) >= LINES for piece in pieces)
     note = f"of {full} of {len(times)} parts of the time only {LINES} lines were read"
-    return LogPatterns(span).add(chain.from_iterable(pieces)), [note] if full else []
+    return await find_patterns(chain.from_iterable(pieces), span), [note] if full else []
 
 
 async def _service_label(source: Source, span: Window) -> str:

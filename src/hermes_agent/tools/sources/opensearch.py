@@ -12,7 +12,14 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
 from hermes_agent.tools.sources.connection import Source, pick
-from hermes_agent.tools.sources.log_patterns import LEVELS, LogEntry, LogPatterns, entry, lines_of
+from hermes_agent.tools.sources.log_patterns import (
+    LEVELS,
+    LogEntry,
+    LogPatterns,
+    entry,
+    find_patterns,
+    lines_of,
+)
 from hermes_agent.tools.sources.results import Change, answer, plot, table
 from hermes_agent.tools.sources.times import Window, epoch, stamp, window
 
@@ -117,7 +124,8 @@ async def _patterns(
         )
     )
     there = sum(one["hits"]["total"]["value"] for one in answers[PARTS:])
-    patterns = LogPatterns(span).add(chain.from_iterable(_entries(one, field) for one in answers))
+    entries = chain.from_iterable(_entries(one, field) for one in answers)
+    patterns = await find_patterns(entries, span)
     note = f"{patterns.lines} of {there} lines were read, spread over the time"
     return patterns, [note] if there > patterns.lines else []
 
