@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
 from hermes_agent.tools.sources.log_patterns import LogEntry, find_patterns, lines_of
@@ -21,6 +20,7 @@ Priority = Literal["", "crit", "err", "warning", "notice", "info", "debug"]
 _READ = r"""
 command -v journalctl >/dev/null || { echo "journalctl is not installed there" >&2; return; }
 unit=$1 priority=$2 text=$3 most=$4; shift 4
+journalctl --no-pager --lines=0 >/dev/null # says what this user cannot see
 while [ $# -gt 1 ]; do
   journalctl --quiet --no-pager --all --output=json --lines="$most" \
     --output-fields=MESSAGE,PRIORITY,_SYSTEMD_UNIT,UNIT,SYSLOG_IDENTIFIER \
@@ -61,31 +61,25 @@ async def journal(
         return answer("journal", "\n".join(await ask_machine(context, _BOOTS)).strip())
     span = window(since, until, context.clock())
     if action == "lines":
-        found = await read(context, span, unit, priority, text)
+        found, notes = await _read(context, span, unit, priority, text)
         shown = lines_of(found, limit) or "no lines"
         head = f"{len(found)} lines, {stamp(span.start)} to {stamp(span.end)}"
-        return answer("journal", f"{head}\n{shown}", {"lines": len(found)}, _cut(found))
-    found = await read(context, span, unit, priority, text, span.before)
+        return answer("journal", f"{head}\n{shown}", {"lines": len(found)}, notes)
+    found, notes = await _read(context, span, unit, priority, text, span.before)
     patterns = await find_patterns(found, span)
-    return answer("journal", patterns.report(limit), patterns.data, _cut(found))
+    return answer("journal", patterns.report(limit), patterns.data, notes)
 
 
-def _cut(found: list[LogEntry]) -> list[str]:
-    return [f"only the newest {LINES} lines were read"] if len(found) >= LINES else []
-
-
-async def read(
-    context: ToolContext, span: Window, unit: str = "", priority: str = "", text: str = "",
-    *earlier: Window,
-) -> list[LogEntry]:  # fmt: skip
-    """The entries of these times, in order."""
+async def _read(
+    context: ToolContext, span: Window, unit: str, priority: str, text: str, *earlier: Window
+) -> tuple[list[LogEntry], list[str]]:
+    """The entries of these times, in order, and what keeps others from being seen."""
     times = [str(int(at)) for one in (*earlier, span) for at in (one.start, one.end + 1)]
     wanted = "".join(f"\\{one}" if one in _SPECIAL else one for one in text)
-    printed, _ = await ask_machine(context, _READ, unit, priority, wanted, str(LINES), *times)
+    printed, errors = await ask_machine(context, _READ, unit, priority, wanted, str(LINES), *times)
     found = await asyncio.to_thread(_parsed, printed)
-    if printed and not found:
-        raise ToolError(f"journalctl answers: {printed[:300]}", retry="changed")
-    return found
+    cut = f"only the newest {LINES} lines were read" if len(found) >= LINES else ""
+    return found, [cut, errors]
 
 
 def _parsed(printed: str) -> list[LogEntry]:

@@ -32,6 +32,7 @@ if command -v journalctl >/dev/null; then
     journalctl --quiet --no-pager --all --output=json --since="@$start" --until="@$end" \
       --output-fields=MESSAGE,PRIORITY,_SYSTEMD_UNIT,UNIT,SYSLOG_IDENTIFIER --lines=3000 "$@"
   }
+  journalctl --no-pager --lines=0 2>&1 >/dev/null | tagged unseen
   read_journal _PID=1 | tagged unit
   read_journal SYSLOG_IDENTIFIER=sshd SYSLOG_IDENTIFIER=sshd-session SYSLOG_IDENTIFIER=sudo \
     SYSLOG_IDENTIFIER=CRON SYSLOG_IDENTIFIER=crond SYSLOG_IDENTIFIER=cron | tagged access
@@ -69,6 +70,8 @@ async def machine_changes(context: ToolContext, span: Window) -> list[Change]:
         within = _together(one for one in changes if span.start <= one.time <= span.end)
         found += within[:MOST]
         left += len(within[MOST:])
+    if unseen := " ".join(told.get("unseen", [])):
+        found.append(Change(span.end, f"the journal says: {unseen}"))
     if left:
         found.append(Change(span.end, f"… and {left} more; the tool `journal` shows them"))
     return found
