@@ -1,5 +1,6 @@
 """What changed on the machine of a session's terminal, without any source."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceSettings
 from hermes_agent.tools.sources.changes import what_changed
+from hermes_agent.tools.sources.machine_changes import READERS
 from tests.support.sources import Observer
 from tests.support.systemd import Machine
 
@@ -66,3 +68,22 @@ async def test_sources_are_named_and_one_that_fails_does_not_stop_the_others(
     with pytest.raises(ToolError) as caught:
         await observer.call(what_changed, sources=["none"])
     assert caught.value.hint == "sources: machine, logs"
+
+
+@pytest.mark.parametrize(
+    ("tag", "unit", "said", "told"),
+    [
+        ("unit", "shop.service", "shop.service: Failed with result 'exit-code'.", True),
+        ("unit", "shop.service", "Started shop.service - Shop.", True),
+        ("unit", "shop.service", "shop.service: Deactivated successfully.", False),
+        ("kernel", "kernel", "Out of memory: Killed process 26795 (java)", True),
+        ("kernel", "kernel", "eth0: Link is Down", True),
+        ("kernel", "kernel", "random: crng init done", False),
+    ],
+)
+def test_the_manager_and_the_kernel_say_what_matters(
+    tag: str, unit: str, said: str, told: bool
+) -> None:
+    line = {"MESSAGE": said, "UNIT": unit, "__REALTIME_TIMESTAMP": "1795098400000000"}
+    found = list(READERS[tag]([json.dumps(line)] * 2, 0, 0.0))
+    assert [one.what.endswith(said) for one in found] == [True, True] * told

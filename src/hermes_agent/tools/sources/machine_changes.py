@@ -65,7 +65,7 @@ async def machine_changes(context: ToolContext, span: Window) -> list[Change]:
         told.setdefault(tag, []).append(text)
     found: list[Change] = []
     left = 0
-    for tag, read in _READERS.items():
+    for tag, read in READERS.items():
         changes = read(told.get(tag, []), offset(zone), context.clock())
         within = _together(one for one in changes if span.start <= one.time <= span.end)
         found += within[:MOST]
@@ -130,9 +130,10 @@ _KERNEL = re.compile(
 def _journal(fits: re.Pattern[str]) -> "_Reader":
     def read(lines: list[str], _zone: int, _now: float) -> Iterator[Change]:
         for one in filter(None, map(parse_line, lines)):
-            if (found := fits.search(one.text)) is not None:
-                where = f"{one.where}: " if one.where not in ("", "init.scope") else ""
-                yield Change(one.time, f"{where}{one.text[found.start() :].strip()}")
+            if fits.search(one.text):
+                said = one.text.strip()
+                named = one.where in ("", "init.scope") or said.startswith(one.where)
+                yield Change(one.time, said if named else f"{one.where}: {said}")
 
     return read
 
@@ -196,7 +197,7 @@ def _files(lines: list[str], _zone: int, _now: float) -> Iterator[Change]:
 
 _FILE = re.compile(r"^(\d+) ([^:]*):(.*)$", re.MULTILINE)
 _Reader = Callable[[list[str], int, float], Iterator[Change]]
-_READERS: dict[str, _Reader] = {
+READERS: dict[str, _Reader] = {
     "boot": _boot,
     "unit": _journal(_UNIT),
     "access": _journal(_ACCESS),
