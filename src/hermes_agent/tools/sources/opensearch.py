@@ -31,7 +31,7 @@ _MESSAGES = ("message", "msg", "log", "body", "event.original", "error.message")
 _LEVELS = ("log.level", "level", "severity", "severity_text", "severityText")
 _PLACES = (
     "kubernetes.pod.name", "kubernetes.pod_name", "service.name", "container.name", "service",
-    "app", "host.name", "hostname", "host",
+    "app", "host.name", "host",
 )  # fmt: skip
 _ERRORS = "error OR exception OR fatal OR panic OR failed OR refused OR denied OR timeout OR killed"
 
