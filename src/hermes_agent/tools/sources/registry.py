@@ -30,6 +30,17 @@ TYPES: Mapping[SourceKind, SourceType] = {
         "prometheus", "metrics, alerts and targets: Prometheus, VictoriaMetrics, Thanos, Mimir",
         "http://prometheus:9090", 9090, "/api/v1/status/buildinfo",
     ),
+    "alertmanager": SourceType(
+        "alertmanager", "alerts in groups, and silences",
+        "http://alertmanager:9093", 9093, "/api/v2/status",
+    ),
+    "loki": SourceType(
+        "loki", "logs by LogQL", "http://loki:3100", 3100, "/loki/api/v1/status/buildinfo"
+    ),
+    "opensearch": SourceType(
+        "opensearch", "logs in OpenSearch or Elasticsearch",
+        "https://opensearch:9200", 9200, "/_cluster/health",
+    ),
     "postgresql": SourceType(
         "databases.postgresql", "sessions, locks, slow statements, replication, sizes",
         "postgresql://db:5432/shop", 5432, packages=("psycopg",), extra="sources",
