@@ -95,6 +95,7 @@ async def test_no_tool_runs_when_the_gate_does_not_allow_it(tmp_path: Path, acti
         "send_message": {"text": "made", "target": "all"},
         "what_changed": {"around": "now"},
         "prometheus": {"action": "alerts"},
+        "kubernetes": {"action": "overview"},
     }
     # What must come before is another question.
     tools = [replace(tool, function=tool._bare, after=()) for tool in load_tools()]

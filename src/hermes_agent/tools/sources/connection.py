@@ -49,6 +49,12 @@ class Source(Struct, frozen=True):
             ) from None
 
     async def text(self, method: str, path: str, **request: Any) -> str:
+        answer, text = await self.reply(method, path, **request)
+        self._refuse(answer, text)
+        return text
+
+    async def reply(self, method: str, path: str, **request: Any) -> tuple[httpx.Response, str]:
+        """The answer, whatever its status, and its text."""
         url = self.settings.url.rstrip("/") + path
         seconds = self.settings.timeout_seconds
         headers = {**self._headers(), **request.pop("headers", {})}
@@ -57,7 +63,8 @@ class Source(Struct, frozen=True):
             if self.settings.user
             else None
         )
-        verify = tls(self.settings.ca_file) if url.startswith("https:") else False
+        own = request.pop("verify", None)
+        verify = (own or tls(self.settings.ca_file)) if url.startswith("https:") else False
         try:
             async with (
                 self.http(timeout=seconds, verify=verify, follow_redirects=False) as client,
@@ -84,9 +91,7 @@ class Source(Struct, frozen=True):
             what = str(error) or error.__class__.__name__
             hint = f"`hermes sources test {self.name}` checks it"
             raise ToolError(f"cannot reach {self.label}: {what}", hint, "same") from None
-        text = data.decode(errors="replace")
-        self._refuse(answer, text)
-        return text
+        return answer, data.decode(errors="replace")
 
     def secret(self, reference: str) -> str:
         """Replace each `secret:NAME` of a text; `ToolError` if one is not set."""

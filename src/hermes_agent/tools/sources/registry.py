@@ -26,4 +26,9 @@ TYPES: Mapping[SourceKind, SourceType] = {
     "prometheus": SourceType(
         "prometheus", "metrics, alerts and targets", example="http://prometheus:9090"
     ),
+    "kubernetes": SourceType(
+        "kubernetes.tool",
+        "workloads, events, logs and Flux of a cluster",
+        example="https://cluster:6443",
+    ),
 }
