@@ -96,6 +96,7 @@ async def test_no_tool_runs_when_the_gate_does_not_allow_it(tmp_path: Path, acti
         "what_changed": {"around": "now"},
         "prometheus": {"action": "alerts"},
         "kubernetes": {"action": "overview"},
+        "containers": {"action": "list"},
     }
     # What must come before is another question.
     tools = [replace(tool, function=tool._bare, after=()) for tool in load_tools()]

@@ -71,6 +71,7 @@ TABLE: Mapping[str, BuiltinTool] = {
     "what_changed": BuiltinTool(f"{_SOURCES}.changes", "sources", in_prompt=False),
     "prometheus": BuiltinTool(f"{_SOURCES}.prometheus", "sources", in_prompt=False),
     "kubernetes": BuiltinTool(f"{_SOURCES}.kubernetes.tool", "sources", in_prompt=False),
+    "containers": BuiltinTool(f"{_SOURCES}.containers", "sources", in_prompt=False),
 }
 """The order is the prompt's order; new tools go at the end."""
 

@@ -26,6 +26,12 @@ TYPES: Mapping[SourceKind, SourceType] = {
     "prometheus": SourceType(
         "prometheus", "metrics, alerts and targets", example="http://prometheus:9090"
     ),
+    "containers": SourceType(
+        "containers",
+        "containers of Docker or Podman: states, logs, events",
+        ("unix", "tcp", "https"),
+        example="unix:///var/run/docker.sock",
+    ),
     "kubernetes": SourceType(
         "kubernetes.tool",
         "workloads, events, logs and Flux of a cluster",

@@ -98,10 +98,10 @@ class ClusterApi(Struct, frozen=True):
         if self.login.server_name:
             way["extensions"] = {"sni_hostname": self.login.server_name}
         params = {name: value for name, value in params.items() if value not in ("", None)}
-        answer, text = await self.source.reply(
+        answer, data = await self.source.reply(
             "GET", path, params=params, verify=self.login.context, **way
         )
-        return answer.status_code, text
+        return answer.status_code, data.decode(errors="replace")
 
     async def items(
         self, kind: ResourceKind | str, namespace: str = "", accept: str = "", **params: Any
