@@ -1,5 +1,6 @@
 """Containers of a real engine: one that crashed and tells why, one that runs."""
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,9 +9,9 @@ import pytest
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceSettings
-from hermes_agent.tools.sources.changes import what_changed
 from hermes_agent.tools.sources.connection import configured
-from hermes_agent.tools.sources.containers import containers, verify
+from hermes_agent.tools.sources.containers import changes, containers, verify
+from hermes_agent.tools.sources.times import Window
 from tests.support.dockerd import asked, docker_engine
 from tests.support.images import IMAGE
 from tests.support.podman import podman_engine
@@ -81,8 +82,9 @@ async def test_both_streams_of_a_log_are_read_in_order(prod: Observer, shop: Sho
 async def test_its_end_is_an_event_and_a_change(prod: Observer, shop: Shop) -> None:
     events = await prod.call(containers, action="events", name=shop.crashed, since="10m ago")
     assert "die, exit code 3" in events.text
-    changed = await prod.call(what_changed, minutes=10)
-    assert f"container {shop.crashed}" in changed.text
+    [source] = configured(prod.context(), ["containers"])
+    changed = [one.what for one in await changes(source, Window(time.time() - 600, time.time()))]
+    assert any(f"container {shop.crashed}" in what and "die" in what for what in changed)
 
 
 async def test_use_of_memory_is_measured(prod: Observer, shop: Shop) -> None:

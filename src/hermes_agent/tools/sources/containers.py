@@ -32,6 +32,8 @@ TOLD = {
     "create", "start", "die", "oom", "destroy", "kill", "pause", "unpause", "restart", "rename",
     "update", "pull", "tag", "delete", "health_status",
 }  # fmt: skip
+QUIET = {"create", "destroy", "health_status: healthy"}
+"""No changes of their own: what starts and ends says the same."""
 _SERVICE = ("com.docker.compose.project", "com.docker.compose.service")
 
 
@@ -296,7 +298,7 @@ async def _events(source: Source, part: str, span: Window, limit: int) -> ToolRe
 async def changes(source: Source, span: Window) -> list[Change]:
     """What began, ended and was killed."""
     events: Sequence[Mapping[str, Any]] = await _happened(connect(source), span)
-    return [Change(*_event(one)) for one in events]
+    return [Change(*_event(one)) for one in events if one["Action"] not in QUIET]
 
 
 async def verify(source: Source) -> str:
