@@ -97,6 +97,9 @@ async def test_no_tool_runs_when_the_gate_does_not_allow_it(tmp_path: Path, acti
         "prometheus": {"action": "alerts"},
         "kubernetes": {"action": "overview"},
         "containers": {"action": "list"},
+        "git_host": {"action": "recent"},
+        "open_pull_request": {"title": "made", "head": "fix"},
+        "argocd": {"action": "applications"},
     }
     # What must come before is another question.
     tools = [replace(tool, function=tool._bare, after=()) for tool in load_tools()]

@@ -72,6 +72,9 @@ TABLE: Mapping[str, BuiltinTool] = {
     "prometheus": BuiltinTool(f"{_SOURCES}.prometheus", "sources", in_prompt=False),
     "kubernetes": BuiltinTool(f"{_SOURCES}.kubernetes.tool", "sources", in_prompt=False),
     "containers": BuiltinTool(f"{_SOURCES}.containers", "sources", in_prompt=False),
+    "git_host": BuiltinTool(f"{_SOURCES}.git_hosts.tool", "sources", in_prompt=False),
+    "open_pull_request": BuiltinTool(f"{_SOURCES}.git_hosts.tool", "sources", in_prompt=False),
+    "argocd": BuiltinTool(f"{_SOURCES}.argocd", "sources", in_prompt=False),
 }
 """The order is the prompt's order; new tools go at the end."""
 

@@ -22,6 +22,12 @@ class SourceType(NamedTuple):
         return import_module(f"hermes_agent.tools.sources.{self.module}")
 
 
+_GIT_HOSTS: tuple[tuple[SourceKind, str, str], ...] = (
+    ("github", "GitHub", "https://api.github.com"),
+    ("gitlab", "GitLab", "https://gitlab.com"),
+    ("gitea", "Gitea", "https://gitea.example.com"),
+)
+
 TYPES: Mapping[SourceKind, SourceType] = {
     "prometheus": SourceType(
         "prometheus", "metrics, alerts and targets", example="http://prometheus:9090"
@@ -31,6 +37,17 @@ TYPES: Mapping[SourceKind, SourceType] = {
         "containers of Docker or Podman: states, logs, events",
         ("unix", "tcp", "https"),
         example="unix:///var/run/docker.sock",
+    ),
+    **{
+        kind: SourceType(
+            "git_hosts.tool", f"commits, pull requests, CI and releases on {name}", example=example
+        )
+        for kind, name, example in _GIT_HOSTS
+    },
+    "argocd": SourceType(
+        "argocd",
+        "applications of Argo CD, and their deployments",
+        example="https://argocd.example.com",
     ),
     "kubernetes": SourceType(
         "kubernetes.tool",
