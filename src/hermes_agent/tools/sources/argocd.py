@@ -39,7 +39,7 @@ async def argocd(
         case "application":
             return _application(one, await _found(one, name))
         case "diff":
-            return await _diff(one, name)
+            return await _diff(one, await _found(one, name))
         case "history":
             return await _history(one, await _found(one, name))
 
@@ -140,7 +140,8 @@ def _name(one: Mapping[str, Any]) -> str:
     return f"{one.get('kind')} {space}{one.get('name')}"
 
 
-async def _diff(source: Source, name: str) -> ToolResult:
+async def _diff(source: Source, application: Application) -> ToolResult:
+    name = application["metadata"]["name"]
     found = await source.get(f"/api/v1/applications/{name}/managed-resources")
     lines, count = [], 0
     for one in found.get("items") or []:
