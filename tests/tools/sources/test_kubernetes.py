@@ -17,9 +17,9 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceSettings
 from hermes_agent.core.tools import Tool
 from hermes_agent.tools.sources.changes import what_changed
+from hermes_agent.tools.sources.cluster.credentials import login
 from hermes_agent.tools.sources.connection import configured
-from hermes_agent.tools.sources.kubernetes.credentials import login
-from hermes_agent.tools.sources.kubernetes.tool import kubernetes, verify
+from hermes_agent.tools.sources.kubernetes import kubernetes, server, verify
 from tests.support.calls import caller
 from tests.support.cluster import cluster
 from tests.support.recorded_wire import answering, of_file, replay
@@ -250,3 +250,15 @@ async def test_a_login_that_fails_is_told_in_a_sentence(
     with pytest.raises(ToolError, match=trouble) as caught:
         await login(source, {"PATH": "/usr/bin:/bin"})
     assert caught.value.hint
+
+
+def test_the_address_of_a_context_is_known_without_a_login(tmp_path: Path) -> None:
+    """As `hermes sources add kubernetes` asks for it."""
+    path = kubeconfig(tmp_path, "https://cluster.example:6443", {"token": "x"}).kubeconfig
+    assert server(path, "", {}) == "https://cluster.example:6443"
+    assert server("", "shop", {"KUBECONFIG": path}) == "https://cluster.example:6443"
+    inside = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+    assert server("", "", inside) == "https://[fd00::1]:443"
+    with pytest.raises(ToolError, match="no context 'test'") as caught:
+        server(path, "test", {})
+    assert "there are: shop" in caught.value.hint

@@ -9,9 +9,9 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
+from hermes_agent.tools.sources.cluster.objects import cleaned
+from hermes_agent.tools.sources.cluster.workloads import differences
 from hermes_agent.tools.sources.connection import Source, pick
-from hermes_agent.tools.sources.kubernetes.objects import cleaned
-from hermes_agent.tools.sources.kubernetes.workloads import differences
 from hermes_agent.tools.sources.results import Change, answer, table
 from hermes_agent.tools.sources.times import Window, parsed, stamp
 

@@ -35,7 +35,6 @@ TYPES: Mapping[SourceKind, SourceType] = {
     "containers": SourceType(
         "containers",
         "containers of Docker or Podman: states, logs, events",
-        ("unix", "tcp", "https"),
         example="unix:///var/run/docker.sock",
     ),
     **{
@@ -50,7 +49,7 @@ TYPES: Mapping[SourceKind, SourceType] = {
         example="https://argocd.example.com",
     ),
     "kubernetes": SourceType(
-        "kubernetes.tool",
+        "kubernetes",
         "workloads, events, logs and Flux of a cluster",
         example="https://cluster:6443",
     ),

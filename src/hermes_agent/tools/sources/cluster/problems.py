@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from hermes_agent.core.text.format import shortened
-from hermes_agent.tools.sources.kubernetes.client import Object
+from hermes_agent.tools.sources.cluster.client import Object
 from hermes_agent.tools.sources.times import parsed
 
 RECENT_SECONDS = 3600.0

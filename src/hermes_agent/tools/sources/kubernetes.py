@@ -8,15 +8,16 @@ from msgspec import Meta
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
+from hermes_agent.tools.sources.cluster import objects, workloads
+from hermes_agent.tools.sources.cluster.changes import find_changes as changes
+from hermes_agent.tools.sources.cluster.client import ClusterApi, connect
+from hermes_agent.tools.sources.cluster.credentials import server
+from hermes_agent.tools.sources.cluster.flux import flux
+from hermes_agent.tools.sources.cluster.overview import overview
 from hermes_agent.tools.sources.connection import Source, pick
-from hermes_agent.tools.sources.kubernetes import objects, workloads
-from hermes_agent.tools.sources.kubernetes.changes import find_changes as changes
-from hermes_agent.tools.sources.kubernetes.client import ClusterApi, connect
-from hermes_agent.tools.sources.kubernetes.flux import flux
-from hermes_agent.tools.sources.kubernetes.overview import overview
 from hermes_agent.tools.sources.times import window
 
-__all__ = ["changes", "kubernetes", "verify"]
+__all__ = ["changes", "kubernetes", "server", "verify"]
 
 
 @tool(capabilities=("network",), repeatable=True, sources=("kubernetes",))

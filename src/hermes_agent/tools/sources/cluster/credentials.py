@@ -61,9 +61,8 @@ async def login(source: Source, environ: Mapping[str, str] | None = None) -> Clu
             f"no kubeconfig at {settings.kubeconfig or '~/.kube/config'} for {source.label}",
             f"`hermes config set sources.{source.name}.kubeconfig PATH`", "never",
         )  # fmt: skip
-    name = f"[{host}]" if ":" in host else host
     return ClusterLogin(
-        f"https://{name}:{environ.get('KUBERNETES_SERVICE_PORT', '443')}",
+        _own_server(environ),
         (ACCOUNT / "namespace").read_text().strip(),
         (ACCOUNT / "token").read_text().strip(),
         context=tls(str(ACCOUNT / "ca.crt")),
@@ -98,18 +97,46 @@ def merged(paths: list[Path]) -> dict[str, Any]:
     return whole
 
 
-async def from_kubeconfig(
-    source: Source, paths: list[Path], environ: Mapping[str, str]
-) -> ClusterLogin:
+def server(kubeconfig: str, context: str, environ: Mapping[str, str]) -> str:
+    """The address of the cluster that a kubeconfig names, or of the one that Hermes runs in."""
+    if paths := kubeconfigs(kubeconfig, environ):
+        _, cluster, _ = _chosen(paths, context, "--context NAME")
+        return str(cluster.get("server", ""))
+    if kubeconfig or not environ.get("KUBERNETES_SERVICE_HOST"):
+        what = f"no kubeconfig at {kubeconfig or '~/.kube/config'}"
+        raise ToolError(what, "--kubeconfig PATH, or the cluster's address", "never")
+    return _own_server(environ)
+
+
+def _own_server(environ: Mapping[str, str]) -> str:
+    host = environ["KUBERNETES_SERVICE_HOST"]
+    name = f"[{host}]" if ":" in host else host
+    return f"https://{name}:{environ.get('KUBERNETES_SERVICE_PORT', '443')}"
+
+
+Part = Mapping[str, Any]
+
+
+def _chosen(paths: list[Path], name: str, hint: str) -> tuple[Part, Part, Part]:
+    """The context of that name, or the current one, with its cluster and its user."""
     config = merged(paths)
-    name = source.settings.context or config["current-context"]
+    name = name or config["current-context"]
     context = config["contexts"].get(name)
     if context is None:
         known = ", ".join(config["contexts"]) or "none"
-        hint = f"`hermes config set sources.{source.name}.context NAME`; there are: {known}"
-        raise ToolError(f"{paths[0]} has no context {name!r}", hint, "never")
+        raise ToolError(
+            f"{paths[0]} has no context {name!r}", f"{hint}; there are: {known}", "never"
+        )
     cluster = config["clusters"].get(context.get("cluster"), {})
-    user = config["users"].get(context.get("user"), {})
+    return context, cluster, config["users"].get(context.get("user"), {})
+
+
+async def from_kubeconfig(
+    source: Source, paths: list[Path], environ: Mapping[str, str]
+) -> ClusterLogin:
+    name = source.settings.context
+    hint = f"`hermes config set sources.{source.name}.context NAME`"
+    context, cluster, user = _chosen(paths, name, hint)
     if cluster.get("proxy-url"):
         raise ToolError(
             f"the context {name!r} needs a proxy, which is not supported", retry="never"

@@ -9,9 +9,9 @@ import yaml
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
-from hermes_agent.tools.sources.kubernetes.client import AS_TABLE, KINDS, ClusterApi, Object
-from hermes_agent.tools.sources.kubernetes.overview import last_words
-from hermes_agent.tools.sources.kubernetes.problems import (
+from hermes_agent.tools.sources.cluster.client import AS_TABLE, KINDS, ClusterApi, Object
+from hermes_agent.tools.sources.cluster.overview import last_words
+from hermes_agent.tools.sources.cluster.problems import (
     ago,
     claim_problems,
     crashed_container,

@@ -9,9 +9,9 @@ from typing import Any
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
-from hermes_agent.tools.sources.kubernetes.client import KINDS, ClusterApi, Object
-from hermes_agent.tools.sources.kubernetes.objects import pods_of, references
-from hermes_agent.tools.sources.kubernetes.problems import ago, full_name
+from hermes_agent.tools.sources.cluster.client import KINDS, ClusterApi, Object
+from hermes_agent.tools.sources.cluster.objects import pods_of, references
+from hermes_agent.tools.sources.cluster.problems import ago, full_name
 from hermes_agent.tools.sources.redaction import (
     HIDDEN,
     sounds_secret,

@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import ToolError
+from hermes_agent.tools.sources.cluster.credentials import ClusterLogin, login
 from hermes_agent.tools.sources.connection import Source
-from hermes_agent.tools.sources.kubernetes.credentials import ClusterLogin, login
 
 Object = dict[str, Any]
 PAGE, PAGES = 500, 8

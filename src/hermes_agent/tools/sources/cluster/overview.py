@@ -8,9 +8,9 @@ from typing import Any
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
-from hermes_agent.tools.sources.kubernetes.client import ClusterApi, Object
-from hermes_agent.tools.sources.kubernetes.flux import flux_objects, flux_problems
-from hermes_agent.tools.sources.kubernetes.problems import (
+from hermes_agent.tools.sources.cluster.client import ClusterApi, Object
+from hermes_agent.tools.sources.cluster.flux import flux_objects, flux_problems
+from hermes_agent.tools.sources.cluster.problems import (
     ago,
     claim_problems,
     crashed_container,

@@ -5,10 +5,9 @@ from typing import Any
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.format import shortened
-from hermes_agent.tools.sources.connection import Source
-from hermes_agent.tools.sources.kubernetes.client import ClusterApi, Object, connect
-from hermes_agent.tools.sources.kubernetes.flux import flux_objects, revision
-from hermes_agent.tools.sources.kubernetes.problems import (
+from hermes_agent.tools.sources.cluster.client import ClusterApi, Object, connect
+from hermes_agent.tools.sources.cluster.flux import flux_objects, revision
+from hermes_agent.tools.sources.cluster.problems import (
     condition,
     containers,
     ending,
@@ -18,7 +17,8 @@ from hermes_agent.tools.sources.kubernetes.problems import (
     owner,
     said,
 )
-from hermes_agent.tools.sources.kubernetes.workloads import REVISION, differences, images
+from hermes_agent.tools.sources.cluster.workloads import REVISION, differences, images
+from hermes_agent.tools.sources.connection import Source
 from hermes_agent.tools.sources.results import Change
 from hermes_agent.tools.sources.times import Window, parsed
 

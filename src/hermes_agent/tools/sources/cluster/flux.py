@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from hermes_agent.core.tool_results import ToolResult
-from hermes_agent.tools.sources.kubernetes.client import ClusterApi, Object, ResourceKind
-from hermes_agent.tools.sources.kubernetes.problems import ago, condition, full_name, said
+from hermes_agent.tools.sources.cluster.client import ClusterApi, Object, ResourceKind
+from hermes_agent.tools.sources.cluster.problems import ago, condition, full_name, said
 from hermes_agent.tools.sources.results import answer, table
 from hermes_agent.tools.sources.times import parsed
 
