@@ -104,6 +104,15 @@ class Shop:
         ports = [{"port": 80, "targetPort": 8080}]
         spec = {"selector": {"app": "carts", "tier": "front"}, "ports": ports}
         self.made("api/v1", "services", {"metadata": {"name": "cart"}, "spec": spec})
+        paths = [
+            {"path": path, "pathType": "Prefix",
+             "backend": {"service": {"name": name, "port": {"number": port}}}}
+            for path, name, port in (("/pay", "payments", 80), ("/cart", "cart", 8080))
+        ]  # fmt: skip
+        self.made("apis/networking.k8s.io/v1", "ingresses", {
+            "metadata": {"name": "shop"},
+            "spec": {"rules": [{"host": "shop.example", "http": {"paths": paths}}]},
+        })  # fmt: skip
         claim = self.made("api/v1", "persistentvolumeclaims", {
             "metadata": {"name": "orders"},
             "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast-ssd",
@@ -198,6 +207,7 @@ class Shop:
         for plural in ("pods", "events", "configmaps", "secrets", "persistentvolumeclaims"):
             self.client.delete(f"{path}/{plural}", params={"gracePeriodSeconds": 0})
         self.client.delete(f"{path}/services/cart")
+        self.client.delete(f"/apis/networking.k8s.io/v1/namespaces/{SPACE}/ingresses/shop")
         for plural in ("deployments", "replicasets"):
             self.client.delete(f"/apis/apps/v1/namespaces/{SPACE}/{plural}")
         pods = f"{path}/pods"

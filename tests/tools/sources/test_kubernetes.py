@@ -133,6 +133,8 @@ async def test_one_call_says_what_is_wrong_and_why(prod: Observer) -> None:
         "ProgressDeadlineExceeded",
         "no pod has the labels of its selector (app=carts, tier=front); cart-0 has app=cart",
         'storageclass.storage.k8s.io "fast-ssd" not found',
+        "shop.example/pay → payments:80: there is no such Service",
+        "shop.example/cart → cart:8080: the Service has the ports 80",
     ):
         assert fact in text
 
@@ -187,7 +189,10 @@ async def test_logs_of_several_pods_are_searched(prod: Observer) -> None:
 
 async def test_what_changed_knows_rollouts_and_ends_of_containers(prod: Observer) -> None:
     text = (await prod.call(what_changed, minutes=10)).text
-    assert "prod: rollout of shop/web, revision 2: containers[main].image: shop/web:1.4 →" in text
+    assert (
+        "prod: rollout of shop/web, revision 2: image: shop/web:1.4 → shop/web:1.5; env[DB_PASSWORD]: ch"
+        in text
+    )
     assert "prod: shop/cart-0, container main ended: OOMKilled" in text
     assert "prod: ConfigMap shop/web-config was created" in text
 

@@ -298,7 +298,15 @@ async def _events(source: Source, part: str, span: Window, limit: int) -> ToolRe
 async def changes(source: Source, span: Window) -> list[Change]:
     """What began, ended and was killed."""
     events: Sequence[Mapping[str, Any]] = await _happened(connect(source), span)
-    return [Change(*_event(one)) for one in events if one["Action"] not in QUIET]
+    found, killed = [], set()
+    for one in events:
+        if one["Action"] == "kill":
+            killed.add(one["Actor"]["ID"])
+        elif one["Action"] not in QUIET:
+            at, what = _event(one)
+            by_kill = one["Action"] == "die" and one["Actor"]["ID"] in killed
+            found.append(Change(at, f"{what}, by a signal from outside" if by_kill else what))
+    return found
 
 
 async def verify(source: Source) -> str:

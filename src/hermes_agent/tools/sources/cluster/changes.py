@@ -1,5 +1,6 @@
 """What changed in a cluster in a window of time."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -32,6 +33,7 @@ QUIET = ("kube-root-ca.crt",)
 TOLD = ("ScalingReplicaSet", "NodeNotReady", "SuccessfulRescale", "Preempted", "Killing")
 """Reasons of events that are told although they are no warnings."""
 EVENTS = 20
+_NOISE = re.compile(r"^- (containers\[[^]]+\]\.)?|\.value(?=:)")
 
 
 async def find_changes(source: Source, span: Window) -> list[Change]:
@@ -69,7 +71,7 @@ def _rollouts(sets: Sequence[Object], span: Window) -> Iterator[Change]:
                     what += ", ".join(images(template))
                 else:
                     lines = differences(before["spec"]["template"], template)
-                    what += "; ".join(line.removeprefix("- ") for line in lines[:4])
+                    what += "; ".join(_NOISE.sub("", line) for line in lines[:4])
                 yield Change(at, what)
 
 

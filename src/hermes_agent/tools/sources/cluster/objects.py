@@ -18,6 +18,7 @@ from hermes_agent.tools.sources.cluster.problems import (
     event_time,
     full_name,
     grouped,
+    ingress_problems,
     matches,
     node_problems,
     owned_by,
@@ -155,7 +156,8 @@ async def _surroundings(api: ClusterApi, one: Object, now: float) -> list[str]:
             pods = await api.items("pods", fieldSelector=f"spec.nodeName={full_name(one)}")
             return _in_trouble(node_problems(one, now)) + pod_lines(pods, now)
         case "Ingress":
-            return await _around_ingress(api, one)
+            services = await api.items("services", namespace)
+            return _in_trouble(ingress_problems(one, services))
         case "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "Job":
             pods = await pods_of(api, one)
             return _in_trouble(workload_problems(one, now)) + pod_lines(pods, now)
@@ -223,7 +225,13 @@ async def _around_pod(api: ClusterApi, pod: Object, now: float) -> list[str]:
                 f"its claim {claim['metadata']['name']}: {text}"
                 for text in claim_problems(claim, now)
             ]
-    return lines
+    policies = [
+        one["metadata"]["name"]
+        for one in await api.items("networkpolicies", namespace)
+        if (one["spec"].get("podSelector") or {}).get("matchLabels", {}).items()
+        <= (pod["metadata"].get("labels") or {}).items()
+    ]
+    return lines + ([f"network policies for it: {', '.join(policies)}"] if policies else [])
 
 
 async def _around_service(api: ClusterApi, service: Object, now: float) -> list[str]:
@@ -296,31 +304,6 @@ async def _around_claim(api: ClusterApi, claim: Object, now: float) -> list[str]
 def _is_default(one: Object) -> bool:
     notes = one["metadata"].get("annotations") or {}
     return notes.get("storageclass.kubernetes.io/is-default-class") == "true"
-
-
-async def _around_ingress(api: ClusterApi, ingress: Object) -> list[str]:
-    services = {
-        one["metadata"]["name"]: one
-        for one in await api.items("services", ingress["metadata"]["namespace"])
-    }
-    lines = []
-    for rule in ingress["spec"].get("rules") or []:
-        for path in (rule.get("http") or {}).get("paths") or []:
-            service = path.get("backend", {}).get("service") or {}
-            name, port = service.get("name", ""), service.get("port") or {}
-            known = services.get(name)
-            wanted = port.get("number") or port.get("name")
-            where = f"{rule.get('host', '*')}{path.get('path', '/')} → {name}:{wanted}"
-            if known is None:
-                lines.append(f"problem: {where}: there is no such Service")
-            elif wanted not in {
-                part for one in known["spec"]["ports"] for part in (one["port"], one.get("name"))
-            }:
-                ports = ", ".join(str(one["port"]) for one in known["spec"]["ports"])
-                lines.append(f"problem: {where}: the Service has the ports {ports}")
-            else:
-                lines.append(where)
-    return lines
 
 
 def uses(spec: Mapping[str, Any], one: Object) -> bool:

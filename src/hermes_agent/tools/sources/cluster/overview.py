@@ -17,6 +17,7 @@ from hermes_agent.tools.sources.cluster.problems import (
     event_time,
     full_name,
     grouped,
+    ingress_problems,
     node_problems,
     owned_by,
     owner,
@@ -30,9 +31,11 @@ from hermes_agent.tools.sources.results import answer
 
 WARNINGS, LISTED, CRASHES, LAST_LINES = 15, 25, 4, 8
 EVENT_SECONDS = 3600.0
+GONE = "unable to retrieve container logs"
+"""What a node says instead of a log that it has removed."""
 KINDS = (
     "pods", "deployments", "statefulsets", "daemonsets", "jobs", "persistentvolumeclaims",
-    "services", "endpoints", "resourcequotas",
+    "services", "endpoints", "ingresses", "resourcequotas",
 )  # fmt: skip
 
 
@@ -53,6 +56,7 @@ async def overview(api: ClusterApi, namespace: str, now: float) -> ToolResult:
             for kind in ("deployments", "statefulsets", "daemonsets", "jobs")
         ),
         ("services", len(every["services"]), _services(every)),
+        ("ingresses", len(every["ingresses"]), _ingresses(every)),
         (
             "persistentvolumeclaims",
             len(every["persistentvolumeclaims"]),
@@ -149,6 +153,14 @@ def _services(every: dict[str, list[Object]]) -> list[str]:
     ]
 
 
+def _ingresses(every: dict[str, list[Object]]) -> list[str]:
+    return [
+        f"- {full_name(one)}: {text}"
+        for one in every["ingresses"]
+        for text in ingress_problems(one, every["services"])
+    ]
+
+
 def _claims(claims: Sequence[Object], events: Sequence[Object], now: float) -> list[str]:
     lines = []
     for one in claims:
@@ -208,7 +220,7 @@ async def last_words(api: ClusterApi, pod: Object, container: str) -> str:
             tailLines=LAST_LINES,
             limitBytes=4000,
         )
-        if status < 300 and text.strip():
+        if status < 300 and text.strip() and not text.startswith(GONE):
             return text_without_secrets(text.rstrip())
     return ""
 

@@ -251,6 +251,28 @@ def service_problems(
     return [text]
 
 
+def ingress_problems(ingress: Object, services: Sequence[Object]) -> list[str]:
+    """Paths that lead to no Service, or to a port that it does not have."""
+    space, found = ingress["metadata"]["namespace"], []
+    near = {
+        one["metadata"]["name"]: one["spec"].get("ports") or []
+        for one in services
+        if one["metadata"]["namespace"] == space
+    }
+    for rule in ingress["spec"].get("rules") or []:
+        for path in (rule.get("http") or {}).get("paths") or []:
+            service = path.get("backend", {}).get("service") or {}
+            name, port = service.get("name", ""), service.get("port") or {}
+            wanted = port.get("number") or port.get("name")
+            where = f"{rule.get('host', '*')}{path.get('path', '/')} → {name}:{wanted}"
+            if name and name not in near:
+                found.append(f"{where}: there is no such Service")
+            elif name and not any(wanted in (one["port"], one.get("name")) for one in near[name]):
+                ports = ", ".join(str(one["port"]) for one in near[name])
+                found.append(f"{where}: the Service has the ports {ports}")
+    return found
+
+
 # --- events
 
 _VARYING = re.compile(r"\b[0-9a-f]{8}-[0-9a-f-]{27}\b|\b[0-9a-f]{10,}\b|\d+")
