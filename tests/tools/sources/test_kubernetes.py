@@ -37,9 +37,8 @@ ASKED: tuple[tuple[Tool, dict[str, Any]], ...] = (
     (kubernetes, {"action": "describe", "name": "pvc/orders"}),
     (kubernetes, {"action": "describe", "name": "deployment/web"}),
     (kubernetes, {"action": "events", "name": "report-0"}),
-    (kubernetes, {"action": "logs", "name": "checkout-0", "previous": True}),
-    (kubernetes, {"action": "logs", "selector": "app in (checkout,search)", "pattern": "PANIC",
-                  "previous": True}),
+    (kubernetes, {"action": "logs", "name": "checkout-0"}),
+    (kubernetes, {"action": "logs", "selector": "app in (checkout,search)", "pattern": "PANIC"}),
     (kubernetes, {"action": "rollout", "name": "web"}),
     (what_changed, {"minutes": 10}),
 )  # fmt: skip
@@ -180,7 +179,6 @@ async def test_logs_of_several_pods_are_searched(prod: Observer) -> None:
         action="logs",
         selector="app in (checkout,search)",
         pattern="PANIC",
-        previous=True,
     )
     assert result.data == {"source": "prod", "pods": 2, "lines": 1}
     assert "panic: cannot reach db:5432" in result.text

@@ -15,6 +15,8 @@ from hermes_agent.tools.sources.connection import Source
 Object = dict[str, Any]
 PAGE, PAGES = 500, 8
 """How many objects a request and a list have at most."""
+LOG_GONE = "unable to retrieve container logs"
+"""What a node says instead of a log that it has removed."""
 AS_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 AS_METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
 _KINDS = """

@@ -8,7 +8,7 @@ from typing import Any
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
-from hermes_agent.tools.sources.cluster.client import ClusterApi, Object
+from hermes_agent.tools.sources.cluster.client import LOG_GONE, ClusterApi, Object
 from hermes_agent.tools.sources.cluster.flux import flux_objects, flux_problems
 from hermes_agent.tools.sources.cluster.problems import (
     ago,
@@ -31,8 +31,6 @@ from hermes_agent.tools.sources.results import answer
 
 WARNINGS, LISTED, CRASHES, LAST_LINES = 15, 25, 4, 8
 EVENT_SECONDS = 3600.0
-GONE = "unable to retrieve container logs"
-"""What a node says instead of a log that it has removed."""
 KINDS = (
     "pods", "deployments", "statefulsets", "daemonsets", "jobs", "persistentvolumeclaims",
     "services", "endpoints", "ingresses", "resourcequotas",
@@ -220,7 +218,7 @@ async def last_words(api: ClusterApi, pod: Object, container: str) -> str:
             tailLines=LAST_LINES,
             limitBytes=4000,
         )
-        if status < 300 and text.strip() and not text.startswith(GONE):
+        if status < 300 and text.strip() and not text.startswith(LOG_GONE):
             return text_without_secrets(text.rstrip())
     return ""
 

@@ -9,7 +9,7 @@ from typing import Any
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
-from hermes_agent.tools.sources.cluster.client import KINDS, ClusterApi, Object
+from hermes_agent.tools.sources.cluster.client import KINDS, LOG_GONE, ClusterApi, Object
 from hermes_agent.tools.sources.cluster.objects import pods_of, references
 from hermes_agent.tools.sources.cluster.problems import ago, full_name
 from hermes_agent.tools.sources.redaction import (
@@ -120,6 +120,8 @@ async def _log(
             return "", str(json.loads(text)["message"])
         except (ValueError, KeyError, TypeError):
             return "", f"the cluster answers {status}"
+    if text.startswith(LOG_GONE):
+        return "", "its node has removed that log"
     end = iso(span.end)
     return "\n".join(line for line in text.splitlines() if line[:19] <= end[:19]), ""
 
