@@ -187,10 +187,7 @@ async def test_logs_of_several_pods_are_searched(prod: Observer) -> None:
 
 async def test_what_changed_knows_rollouts_and_ends_of_containers(prod: Observer) -> None:
     text = (await prod.call(what_changed, minutes=10)).text
-    assert (
-        "prod: rollout of shop/web, revision 2: image: shop/web:1.4 → shop/web:1.5; env[DB_PASSWORD]: ch"
-        in text
-    )
+    assert "prod: rollout of shop/web, revision 2: image: shop/web:1.4 → shop/web:1.5; env" in text
     assert "prod: shop/cart-0, container main ended: OOMKilled" in text
     assert "prod: ConfigMap shop/web-config was created" in text
 

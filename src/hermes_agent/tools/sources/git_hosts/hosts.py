@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import httpx
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.text.addresses import host_of
 from hermes_agent.tools.sources.connection import Source
 from hermes_agent.tools.sources.times import Window, iso, parsed
 
@@ -46,9 +47,9 @@ class GitHubHost:
 
     def __init__(self, source: Source) -> None:
         url = source.settings.url.rstrip("/")
-        if urlsplit(url).hostname == "github.com":
+        if host_of(url) == "github.com":
             url = "https://api.github.com"
-        elif urlsplit(url).hostname != "api.github.com" and self.api not in url:
+        elif host_of(url) != "api.github.com" and self.api not in url:
             url += self.api
         self.source = replace(source, settings=replace(source.settings, url=url))
 
