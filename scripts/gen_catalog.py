@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from hermes_agent.core.messages import ModelFacts
 from hermes_agent.models.catalogue.catalogue import SHIPPED, CatalogueFile, encoded
 from hermes_agent.models.catalogue.importers import (
     Converted,
@@ -23,6 +24,19 @@ from hermes_agent.models.catalogue.importers import (
 
 ADDING = frozenset({"anthropic", "openai", "gemini", "mistral", "codex", "sambanova"})
 """Services whose models litellm lists well; for others it keeps what is long gone."""
+
+UNLISTED: Facts = {
+    f"nous/{name}": ModelFacts(context=context)
+    for name, context in {
+        "Hermes-3-Llama-3.1-405B": 131_072,
+        "Hermes-3-Llama-3.1-70B": 131_072,
+        "Hermes-4-14B": 40_960,
+        "Hermes-4-405B": 131_072,
+        "Hermes-4-70B": 131_072,
+    }.items()
+}
+"""Models that neither catalogue lists, with the windows of their model cards. The service reports
+what a call costs; it publishes no prices."""
 
 
 def main() -> None:
@@ -60,7 +74,7 @@ def combined(first: Converted, second: Converted, adding: frozenset[str]) -> Fac
             )
         elif name.partition("/")[0] in adding and name not in first.gone:
             facts[name] = other
-    return without_copies(facts)
+    return without_copies({**UNLISTED, **facts})
 
 
 def _read(parser: argparse.ArgumentParser, path: Path, shape: str, today: str) -> Converted:

@@ -35,8 +35,8 @@ def test_drift_is_told_and_taught(drifting: tuple[Hermes, Path, Path]) -> None:
     hermes, repository, live = drifting
     done = hermes.run("drift", str(repository))
     assert (done.returncode, done.stderr) == (1, "")
-    assert "files  1        2         0         1             1" in done.stdout
-    assert "drift-1.1  DANGEROUS" in done.stdout
+    assert "files: 1 checked, dangerous (1 dangerous, 1 notable)\n" in done.stdout
+    assert "drift-1.1  dangerous" in done.stdout
     assert f"revert: chmod 0664 {live}/app.conf" in done.stdout
     assert "-workers = 4\n+workers = 8\n" in hermes.good("drift", "show", "drift-1.2")
     refused = hermes.run("drift", "accept", "1.2")
@@ -101,7 +101,7 @@ def test_what_is_live_cannot_speak_to_the_terminal() -> None:
         "who": {"kind": "person", "name": ESCAPES, "sure": "guess", "at": None,
                 "evidence": ESCAPES},
         "advice": {"do": "decide", "why": "", "revert": ESCAPES, "adopt": ESCAPES, "patch": ""},
-        "history": [ESCAPES],
+        "history": [ESCAPES], "namespace": "",
     }  # fmt: skip
     looked = {"scope": "files", "checked": 1, "findings": [odd], "troubles": [ESCAPES],
               "notes": [ESCAPES]}  # fmt: skip

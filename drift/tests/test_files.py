@@ -257,3 +257,14 @@ def _file(folder: Path, text: str) -> str:
     path = folder / "patch.diff"
     path.write_text(text)
     return str(path)
+
+
+async def test_a_file_that_is_hidden_is_not_checked_rather_than_another_kind(
+    tmp_path: Path,
+) -> None:
+    """A device covers the secrets of people's homes where commands may only read."""
+    entry = {"declared": "tls.key", "live": "/dev/null"}
+    repository = declare(tmp_path / "repository", {"files": [entry]}, {"tls.key": "key\n"})
+    (scope,) = await looked(repository)
+    assert scope.findings == ()
+    assert scope.troubles == ("/dev/null is a device, or hidden because it may contain secrets",)

@@ -165,24 +165,119 @@ async def test_what_a_person_edited_is_found_with_who_and_when(cluster: Asked) -
     assert "kubectl apply -n shop -f -" in level.advice.revert
 
 
-async def test_the_autoscaler_owns_the_replicas_within_its_bounds(cluster: Asked) -> None:
-    scaler = {
-        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "web", "namespace": "shop"},
-        "spec": {"minReplicas": 2, "maxReplicas": 10,
-                 "scaleTargetRef": {"kind": "Deployment", "name": "web"}},
+def scaler(kind: str, **spec: Any) -> dict[str, Any]:
+    version = {
+        "HorizontalPodAutoscaler": "autoscaling/v2", "ScaledObject": "keda.sh/v1alpha1",
+        "VerticalPodAutoscaler": "autoscaling.k8s.io/v1",
+    }[kind]  # fmt: skip
+    target = "targetRef" if kind == "VerticalPodAutoscaler" else "scaleTargetRef"
+    return {
+        "apiVersion": version, "kind": kind, "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {target: {"kind": "Deployment", "name": "web"}, **spec},
     }  # fmt: skip
+
+
+HPA = scaler("HorizontalPodAutoscaler", minReplicas=2, maxReplicas=10)
+KEDA = scaler("ScaledObject", minReplicaCount=2, maxReplicaCount=10)
+SLEEPING = scaler("ScaledObject", minReplicaCount=2, idleReplicaCount=0)
+
+
+@pytest.mark.parametrize(
+    ("scalers", "replicas", "by", "weight", "said"),
+    [
+        ([HPA], 7, "kubectl", "harmless", "HorizontalPodAutoscaler web keeps it between 2 and 10"),
+        ([KEDA], 10, "keda-operator", "harmless", "ScaledObject web keeps it between 2 and 10"),
+        ([SLEEPING], 0, "keda-operator", "harmless", "keeps it between 0 and 100"),
+        ([HPA, SLEEPING], 0, "keda-operator", "harmless", "ScaledObject web keeps it"),
+        ([HPA], 50, "kubectl", "look", "HorizontalPodAutoscaler web would keep it between 2 and"),
+        ([HPA], 50, "kube-controller-manager", "look", "would keep it between 2 and 10"),
+        ([], 7, "horizontal-pod-autoscaler", "look", "declared in"),
+    ],
+)
+async def test_an_autoscaler_may_set_replicas_within_its_limits(
+    cluster: Asked, scalers: list[Any], replicas: int, by: str, weight: str, said: str
+) -> None:
     live = as_kept(WEB)
-    live["spec"]["replicas"] = 7
-    found = (await cluster(live, scaler))["spec.replicas"]
-    assert (found.weight, found.pattern) == ("harmless", "hpa-replicas")
-    assert "keeps it between 2 and 10" in found.who.evidence
-    live["spec"]["replicas"] = 50
+    live["spec"]["replicas"] = replicas
     live["metadata"]["managedFields"].append(
-        manager("kubectl", {"f:spec": {"f:replicas": {}}}, subresource="scale")
+        manager(by, {"f:spec": {"f:replicas": {}}}, subresource="scale")
     )
-    found = (await cluster(live, scaler))["spec.replicas"]
-    assert (found.weight, found.who.kind, found.who.name) == ("look", "person", "kubectl")
+    found = (await cluster(live, *scalers))["spec.replicas"]
+    assert (found.weight, weight == "harmless") == (weight, found.pattern == "hpa-replicas")
+    assert said in " ".join([found.who.evidence, *found.history])
+    assert (by in found.who.evidence) or found.who.name == by
+
+
+ALLOWED = {"resourcePolicy": {"containerPolicies": [
+    {"containerName": "*", "maxAllowed": {"memory": "4Gi"}}]}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("spec", "memory", "weight"),
+    [
+        ({}, "3Gi", "harmless"),
+        (ALLOWED, "3072Mi", "harmless"),
+        (ALLOWED, "5Gi", "look"),
+        ({"updatePolicy": {"updateMode": "Off"}}, "3Gi", "look"),
+    ],
+)
+async def test_a_vertical_autoscaler_may_set_resources(
+    cluster: Asked, spec: dict[str, Any], memory: str, weight: str
+) -> None:
+    live = as_kept(WEB)
+    container(live)["resources"]["limits"]["memory"] = memory
+    live["metadata"]["managedFields"].append(
+        manager("vpa-updater", in_container({"f:resources": {"f:limits": {"f:memory": {}}}}))
+    )
+    (found,) = (await cluster(live, scaler("VerticalPodAutoscaler", **spec))).values()
+    assert (found.field.rpartition(".")[2], found.weight) == ("memory", weight)
+
+
+POLICIES = {
+    "ClusterPolicy": "kyverno.io/v1", "K8sRequiredLabels": "constraints.gatekeeper.sh/v1beta1",
+    "ValidatingAdmissionPolicy": "admissionregistration.k8s.io/v1",
+    "ValidatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
+}  # fmt: skip
+
+
+def policy(kind: str, name: str = "owners", action: str = "Enforce", **about: str) -> Any:
+    return {
+        "apiVersion": POLICIES.get(kind, "kyverno.io/v1"), "kind": kind,
+        "metadata": {"name": name, **about}, "spec": {"action": action},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+async def test_a_changed_or_removed_admission_policy_is_dangerous(
+    cluster: Asked, kind: str
+) -> None:
+    """Also where the manifest does not say that it belongs to the whole cluster."""
+    declared = {"owners.yaml": policy(kind)}
+    (found,) = (await cluster(policy(kind, action="Audit"), manifests=declared)).values()
+    assert (found.object, found.namespace, found.field) == (f"{kind} owners", "", "spec.action")
+    assert (found.weight, found.place) == ("dangerous", "cluster-scoped")
+    assert "kubectl apply -f -" in found.advice.revert
+    (found,) = (await cluster(manifests=declared)).values()
+    assert (found.field, found.weight) == ("missing", "dangerous")
+
+
+async def test_an_added_admission_policy_is_dangerous(cluster: Asked) -> None:
+    """Of a declared kind always; of others where undeclared objects are asked for."""
+    declared = {"owners.yaml": policy("ClusterPolicy"), "web.yaml": WEB}
+    live = [as_kept(WEB), policy("ClusterPolicy"), policy("ClusterPolicy", "allow-all"),
+            policy("Policy", "lax", namespace="shop"), policy("K8sRequiredLabels"),
+            policy("ValidatingWebhookConfiguration", "cert-manager")]  # fmt: skip
+    found = await cluster(*live, manifests=declared)
+    assert [(one.object, one.field) for one in found.values()] == [
+        ("ClusterPolicy allow-all", "extra")
+    ]
+    found = await cluster(*live, manifests=declared, entry={"extra": True})
+    assert [(one.object, one.weight) for one in found.values()] == [
+        ("ClusterPolicy allow-all", "dangerous"), ("K8sRequiredLabels owners", "dangerous"),
+        ("Policy shop/lax", "dangerous"),
+    ]  # fmt: skip
+    extra = next(one for one in found.values() if one.object == "ClusterPolicy allow-all")
+    assert extra.advice.revert == "kubectl delete clusterpolicy.v1.kyverno.io/allow-all"
 
 
 async def test_an_injected_sidecar_is_harmless_and_another_container_is_not(cluster: Asked) -> None:
@@ -235,21 +330,78 @@ async def test_missing_and_undeclared_objects_are_found(cluster: Asked) -> None:
     assert "kubectl delete -n shop deployment.v1.apps/stray" in found["stray extra"].advice.revert
 
 
+def request(user: str, at: str, **changes: Any) -> str:
+    """A line of an API server's audit log."""
+    event: dict[str, Any] = {
+        "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata",
+        "stage": "ResponseComplete", "verb": "patch", "user": {"username": user},
+        "requestURI": "/apis/apps/v1/namespaces/shop/deployments/web?fieldManager=kubectl-edit",
+        "userAgent": "kubectl/v1.32.4 (linux/amd64) kubernetes/59526cd",
+        "objectRef": {"resource": "deployments", "apiGroup": "apps", "apiVersion": "v1",
+                      "namespace": "shop", "name": "web"},
+        "responseStatus": {"metadata": {}, "code": 200}, "requestReceivedTimestamp": at,
+    }  # fmt: skip
+    return json.dumps({**event, **changes}, separators=(",", ":"))
+
+
+ELSEWHERE = {"resource": "services", "namespace": "shop", "name": "web"}
+STATUS = {"resource": "deployments", "apiGroup": "apps", "namespace": "shop", "name": "web",
+          "subresource": "status"}  # fmt: skip
+BOT = "system:serviceaccount:kube-system:deployment-controller"
+
+
 async def test_who_sent_it_is_known_from_the_audit_log(cluster: Asked, tmp_path: Path) -> None:
+    """Not who was refused, only tried it, changed another object, or wrote its status."""
     live = as_kept(WEB)
     live["spec"]["replicas"] = 1
     live["metadata"]["managedFields"].append(
         manager("kubectl-edit", {"f:spec": {"f:replicas": {}}})
     )
-    event = {
-        "kind": "Event", "stage": "ResponseComplete", "verb": "patch",
-        "user": {"username": "ann@example.org"},
-        "objectRef": {"resource": "deployments", "namespace": "shop", "name": "web"},
-        "requestReceivedTimestamp": "2025-11-03T14:00:00.512Z",
-    }  # fmt: skip
-    (tmp_path / "audit.log").write_text(f"{json.dumps(event)}\n{{cut off\n")
+    at = "2025-11-03T14:00:00.512Z"
+    lines = [
+        request("ann@example.org", at), "{cut off",
+        request("refused@example.org", at, responseStatus={"code": 403}),
+        request("trying@example.org", at, requestURI="/x?dryRun=All&fieldManager=kubectl-edit"),
+        request("other@example.org", at, objectRef=ELSEWHERE),
+        request(BOT, at, objectRef=STATUS),
+        request(BOT, at, requestURI="/x?fieldManager=kube-controller-manager"),
+    ]  # fmt: skip
+    (tmp_path / "audit.log").write_text("\n".join(lines) + "\n")
+    log = {"audit_log": str(tmp_path / "audit.log")}
+    found = (await cluster(live, entry=log))["spec.replicas"]
+    assert (found.who.kind, found.who.name, found.who.sure) == (
+        "person", "ann@example.org", "certain"
+    )  # fmt: skip
+    found = (await cluster(live))["spec.replicas"]
+    assert (found.who.name, found.who.sure) == ("kubectl-edit", "likely")
+    assert found.who.evidence.endswith("only a hint: a program, not its user")
+
+
+async def test_a_proxy_is_not_who_changed_it(cluster: Asked, tmp_path: Path) -> None:
+    """Nor is the program that applied it first, where a request came later."""
+    live = as_kept(WEB)
+    live["spec"]["replicas"] = 1
+    proxy = "system:serviceaccount:cattle:proxy"
+    lines = [
+        request("ci@example.org", "2025-11-01T09:00:00.100Z"),
+        request(proxy, "2025-11-02T08:00:00Z", impersonatedUser={"username": "bob"}),
+        request(BOT, "2025-11-02T08:00:01Z"),
+    ]
+    (tmp_path / "audit.log").write_text("\n".join(lines) + "\n")
     found = (await cluster(live, entry={"audit_log": str(tmp_path / "audit.log")}))["spec.replicas"]
-    assert (found.who.name, found.who.sure) == ("ann@example.org", "certain")
+    assert (found.who.kind, found.who.name, found.who.sure) == ("person", "bob", "likely")
+
+
+async def test_an_audit_log_that_cannot_be_read_is_noted(tmp_path: Path) -> None:
+    server = Cluster([as_kept(WEB)])
+    entry = {"declared": "k8s", "audit_log": str(tmp_path / "none.log")}
+    texts = {"k8s/web.yaml": yaml.safe_dump(WEB)}
+    repository = declare(tmp_path / "r", {"kubernetes": [entry]}, texts)
+    live = ShellLive({"KUBECONFIG": str(server.kubeconfig(tmp_path))})
+    (scope,) = await looked(repository, live)
+    server.close()
+    assert (scope.checked, scope.troubles) == (1, ())
+    assert "cannot be read, so users are unknown" in scope.notes[0]
 
 
 async def test_what_is_said_of_one_object_holds_for_its_kind_where_a_controller_did_it(

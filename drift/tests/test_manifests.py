@@ -201,7 +201,7 @@ def test_a_broken_document_does_not_hide_the_others() -> None:
 def test_an_empty_stream_holds_nothing() -> None:
     for text in ("", "---\n", "# nothing\n", "---\n---\n...\n", "\ufeff---\n"):
         checked = found(text)
-        assert (checked.findings, checked.objects, checked.passed_over) == ([], 0, 0), text
+        assert (checked.findings, checked.objects, checked.unchecked) == ([], 0, []), text
 
 
 def test_directives_belong_to_the_document_after_them() -> None:
@@ -211,7 +211,8 @@ def test_directives_belong_to_the_document_after_them() -> None:
 
 def test_what_is_no_manifest_is_counted_and_left() -> None:
     checked = found("replicas: 3\nimage: nginx:latest\n")
-    assert (checked.findings, checked.passed_over) == ([], 1)
+    (left,) = checked.unchecked
+    assert (checked.findings, left.reason, left.line) == ([], "not a manifest", 1)
 
 
 def test_a_name_that_is_given_twice_is_said() -> None:

@@ -45,7 +45,7 @@ async def test_an_audit_is_kept_and_the_next_one_refers_to_it(tmp_path: Path) ->
         assert (folder / "drift-3.json").stat().st_mode & 0o077 == 0
         report = (folder / "drift-3.md").read_text()
         assert "| files | 1 | 1 | 0 | 1 | 0 |" in report
-        assert "- classification: **needs a look**" in report
+        assert "- classification: **notable**" in report
         assert "+listen = 82" in report
         assert not list((made.runtime.context.home.path / "terminals").glob("drift-*"))
 

@@ -102,6 +102,15 @@ async def test_no_tool_runs_when_the_gate_does_not_allow_it(tmp_path: Path, acti
         "git_host": {"action": "recent"},
         "open_pull_request": {"title": "made", "head": "fix"},
         "argocd": {"action": "applications"},
+        "postgresql": {"action": "overview"},
+        "mysql": {"action": "overview"},
+        "redis": {"action": "overview"},
+        "probe": {"target": "https://example.com"},
+        "make_image": {"prompt": "made", "path": "made"},
+        "speak": {"text": "made", "path": "made"},
+        "transcribe": {"path": "seen"},
+        "read_feed": {"url": "https://example.com/feed"},
+        "calendar": {"url": "https://example.com/team.ics"},
     }
     # What must come before is another question.
     tools = [replace(tool, function=tool._bare, after=()) for tool in load_tools()]

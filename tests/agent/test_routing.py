@@ -147,6 +147,25 @@ async def test_a_turn_over_three_failing_providers_ends_as_an_undisturbed_one(
     assert all(event.cost and event.again for event in charged)
 
 
+async def test_a_silent_provider_is_left_for_the_next_one_within_the_turn(tmp_path: Path) -> None:
+    async with OpenAIServer([Reply("first")]) as one, OpenAIServer([Reply("second")]) as two:
+        one.fail_next("silent", times=9)
+        services = {
+            "one": ModelService(url=one.url, needs_key=False),
+            "two": ModelService(url=two.url, needs_key=False),
+        }
+        settings = ModelSettings(services=services, first_seconds={"one": 0.3})
+        models = ModelRegistry(settings, {}, tmp_path)
+        async with bench(tmp_path, models.open(["one/m", "two/m"])) as b:
+            end = await b.say("hi")
+            (routed,) = await b.events(ev.ModelRouted)
+            (replied,) = await b.events(ev.Replied)
+        await models.close()
+    assert (end.reason, replied.model, len(one.requests)) == ("done", "two/m", 1)
+    assert (routed.step, routed.trouble) == ("model", "timeout")
+    assert "sent nothing for 0.3 seconds" in routed.reason
+
+
 @pytest.mark.parametrize("how", FAILURES)
 async def test_pieces_of_a_try_that_failed_are_void(tmp_path: Path, how: str) -> None:
     async with OpenAIServer([Reply("first")]) as one, OpenAIServer([Reply("second")]) as two:

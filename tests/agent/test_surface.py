@@ -139,13 +139,29 @@ async def test_a_refused_call_is_in_vain_too(tmp_path: Path) -> None:
     assert (end.reason, end.steps, len(judged)) == ("failed", 6, 3)
 
 
-@pytest.mark.parametrize("retry", ["", "same"])
-async def test_trouble_that_may_pass_can_be_tried_as_often_as_it_takes(
-    tmp_path: Path, retry: Retry
-) -> None:
+async def test_a_command_that_fails_is_not_made_a_fourth_time_in_a_row(tmp_path: Path) -> None:
+    """In a row: after another call, it may come out differently."""
+    lines = ["false"] * 3 + ["true"] + ["false"] * 4
+    model = ScriptedModel(*calls(*[("terminal", {"command": line}) for line in lines]))
+    async with bench(tmp_path, model, tools=load_tools(["terminal"])) as b:
+        end = await b.say("go")
+        done = await finished(b)
+    assert [one.data.get("retry", "") for one in done] == [""] * 7 + ["never"]
+    assert "this exact call has failed 3 times" in done[-1].text
+    assert end.reason == "done"
+
+
+async def test_a_command_that_fails_six_times_in_a_row_ends_the_turn(tmp_path: Path) -> None:
+    model = ScriptedModel(*calls(*[("terminal", {"command": "false"})] * 9))
+    async with bench(tmp_path, model, tools=load_tools(["terminal"])) as b:
+        end = await b.say("go")
+    assert (end.reason, end.steps) == ("failed", 6)
+
+
+async def test_trouble_that_may_pass_can_be_tried_as_often_as_it_takes(tmp_path: Path) -> None:
     ran: list[str] = []
     model = ScriptedModel(*calls(*[("act", {"line": "x"})] * 8))
-    async with bench(tmp_path, model, tools=[failing(ran, retry)]) as b:
+    async with bench(tmp_path, model, tools=[failing(ran, "same")]) as b:
         end = await b.say("go")
     assert (end.reason, len(ran)) == ("done", 8)
 

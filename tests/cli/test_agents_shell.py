@@ -1,5 +1,6 @@
 """Commands of ours that change something, called from the agent's own shell."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from hermes_agent.cli.commands import COMMANDS
 from hermes_agent.core.protocols import ShellCommand
+from tests.support.cli import Hermes
 from tests.support.terminals import LocalPlace
 
 CHANGES = "config set policy operate"
@@ -51,14 +53,20 @@ async def test_every_command_but_a_look_is_refused_before_it_runs(tmp_path: Path
     allowed = {
         "chat",
         "completion",
+        "cost",
+        "doctor",
+        "drift",
         "help",
+        "incidents",
         "logs",
         "manifests",
         "mcp",
         "model",
         "policy",
         "config",
+        "search",
         "status",
+        "task",
         "terminals",
     }
     program = tmp_path / "all.py"
@@ -82,3 +90,40 @@ async def test_every_command_but_a_look_is_refused_before_it_runs(tmp_path: Path
         assert not (tmp_path / "home").exists()
     finally:
         await place.destroy()
+
+
+LOOKS = {
+    "hermes status": "running",
+    "hermes task list": "job-1",
+    "hermes incidents; hermes watch list; hermes cost; hermes search seen": "no budget",
+    "hermes doctor --json": '"name": "jobs"',
+    "hermes manifests rules | head -3": "Requirements",
+    "hermes drift list; true": "no audits yet",
+}
+REFUSED = (
+    "hermes sessions list",
+    "hermes task remove job-1 --yes",
+    "hermes drift accept x.1 --why y",
+)
+
+
+@pytest.mark.parametrize("profile", ["careful", "observe", "operate", "sandbox"])
+def test_the_agent_can_look_at_what_hermes_knows_and_change_none_of_it(
+    hermes: Hermes, profile: str
+) -> None:
+    folder = str(Path(sys.executable).parent)
+    hermes.environ |= {"PATH": f"{folder}:{hermes.environ['PATH']}", "HERMES_POLICY": profile}
+    calls = [{"tool": "terminal", "with": {"command": each}} for each in (*LOOKS, *REFUSED)]
+    hermes.script.write_text(json.dumps({"turns": [{"replies": [{"calls": calls}, {"say": "x"}]}]}))
+    hermes.good("task", "add", "--every", "1d", "look", "--name", "first")
+    session = hermes.ask("go")
+    results = [
+        row["event"]
+        for row in hermes.api.journal(session)
+        if row["event"]["kind"] == "call_finished"
+    ]
+    for result, (command, shown) in zip(results, LOOKS.items(), strict=False):
+        assert shown in result["text"], (command, result["text"])
+    for result in results[len(LOOKS) :]:
+        assert not result["ok"], result["text"]
+    assert [row["state"] for row in hermes.json("task", "list")] == ["active"]

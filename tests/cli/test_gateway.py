@@ -1,14 +1,13 @@
 """`hermes gateway` and `hermes send`, with a real runtime and a channel whose platform answers."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.cli import Hermes
+from tests.support.cli import Cli, Hermes
 from tests.support.patience import PATIENCE
 from tests.support.platforms.telegram import TOKEN, TelegramPlatform
 
@@ -20,29 +19,10 @@ async def until(met: Callable[[], Any]) -> Any:
     return found
 
 
-async def until_said(cli: "Cli", words: str, *command: str) -> None:
+async def until_said(cli: Cli, words: str, *command: str) -> None:
     async with asyncio.timeout(PATIENCE):
         while words not in await cli.good(*command):
             await asyncio.sleep(0.1)
-
-
-class Cli:
-    """Commands beside the platform, which lives in this process."""
-
-    def __init__(self, hermes: Hermes) -> None:
-        self._hermes = hermes
-
-    async def run(self, *words: str, input: str = "") -> tuple[int, str, str]:
-        done = await asyncio.to_thread(self._hermes.run, *words, input=input)
-        return done.returncode, done.stdout, done.stderr
-
-    async def good(self, *words: str, input: str = "") -> str:
-        code, out, err = await self.run(*words, input=input)
-        assert code == 0, out + err
-        return out
-
-    async def json(self, *words: str) -> Any:
-        return json.loads(await self.good(*words, "--json"))
 
 
 @pytest.fixture
@@ -166,11 +146,31 @@ async def test_the_chat_of_the_first_owner_becomes_the_home(
     assert "home" not in await cli.good("gateway", "pair", "telegram", "--role", "owner")
 
 
+async def test_settings_that_every_channel_has_are_set_up_with_it(
+    hermes: Hermes, telegram: TelegramPlatform
+) -> None:
+    cli = Cli(hermes)
+    person = telegram.chat().chat
+    pairs = (f"address={telegram.settings()['address']}", "policy=observe",
+             f"owners={person},815", "listen=all", "enabled=true")  # fmt: skip
+    words = [word for pair in pairs for word in ("--set", pair)]
+    await cli.good("gateway", "setup", "telegram", *words, input=f"{TOKEN}\n")
+    kept = (await cli.json("config", "get", "channels.telegram.owners"))["value"]
+    assert kept == [person, "815"]
+    await telegram.say("hello")
+    await until(lambda: any("Good day to you" in one.text for one in telegram.sent()))
+    (session,) = await cli.json("sessions", "list")
+    assert session["policy"] == "observe"
+
+
 async def test_what_cannot_be_is_said_with_a_way_out(hermes: Hermes) -> None:
     cli = Cli(hermes)
     for words, said in (
         (("gateway", "setup", "pigeon"), "no channel called 'pigeon'"),
         (("gateway", "setup", "telegram", "--set", "colour=blue"), "no field 'colour'"),
+        (("gateway", "setup", "telegram", "--set", "onwers=1"), "did you mean owners?"),
+        (("gateway", "setup", "telegram", "--set", "policy=obsrve"), "'obsrve'"),
+        (("gateway", "setup", "telegram", "--set", "listen=none"), "listen cannot be 'none'"),
         (("gateway", "setup", "telegram"), "token is required"),
         (("gateway", "pair", "telegram"), "no channel called 'telegram'"),
         (("gateway", "test", "telegram"), "not set up"),

@@ -308,6 +308,17 @@ def test_a_service_gets_no_key_of_another(tmp_path: Path) -> None:
     assert service["key_variables"] == ["TAVILY_E_EXAMPLE_API_KEY"]
 
 
+def test_a_key_that_comes_under_another_name_is_not_called_unused(tmp_path: Path) -> None:
+    source = hermes_agent(tmp_path)
+    mine = "{name: mine, base_url: 'https://e.example', key_env: OWN_KEY}"
+    write(source, "config.yaml", f"custom_providers: [{mine}]")
+    write(source, ".env", f"OWN_KEY={KEY}\nOTHER_KEY=abc\n")
+    with ExitStack() as stack:
+        home = read_home("hermes-agent", source, stack)
+    assert KEY in home.keys.values()
+    assert [name for part, name, _ in home.left_out if part == "keys"] == ["OTHER_KEY"]
+
+
 COMMANDS = (
     "ask hi", "chat", "up", "status", "doctor", "memory", "config set model x/y", "model tiny",
     "backup", "restore x.tar.gz --yes", "serve", "skills list",

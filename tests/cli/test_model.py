@@ -152,12 +152,16 @@ def test_what_the_runtime_was_started_with_is_not_a_surprise(hermes: Hermes) -> 
     assert "! the runtime was started with HERMES_MODEL=" in chosen
 
 
-def test_uses_are_lists_in_order_and_none_is_the_default(at_home: Hermes) -> None:
+def test_uses_are_lists_in_order_and_stay_until_they_are_changed(at_home: Hermes) -> None:
     assert at_home.good("model", "use", "fallbacks", "mine/b", "mine/c", "mine/b") == (
         "fallbacks: mine/b, mine/c\n"
     )
     told = at_home.json("model", "use", "titles", "mine/b")
     assert told == {"use": "titles", "models": ["mine/b"]}
+    at_home.good("model", "mine/c")
+    assert at_home.good("model", "use", "fallbacks") == "fallbacks: mine/b, mine/c\n"
+    assert at_home.json("model", "use", "fallbacks")["models"] == ["mine/b", "mine/c"]
+    assert at_home.good("model", "use", "fallbacks", "default") == "fallbacks: none\n"
     assert at_home.good("model", "use", "fallbacks") == "fallbacks: none\n"
     assert at_home.run("model", "use", "cheap", "gpt-5").returncode == 1
     chosen = at_home.good("model", "use", "cheap", "gpt-5", "--yes")

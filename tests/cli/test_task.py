@@ -1,11 +1,12 @@
 """`hermes task`, as a person uses it."""
 
 import json
+import sys
 from typing import Any
 
 import pytest
 
-from tests.support.cli import Hermes, wait_until
+from tests.support.cli import Hermes, Pane, wait_until
 
 WORDS = ("--cron", "0 */6 * * *", "Check the diff of main, send to Telegram")
 
@@ -20,14 +21,17 @@ def test_a_job_is_added_word_for_word_and_its_meaning_shown_back(hermes: Hermes)
     assert "job-1 is active" in shown
     assert "Check the diff of main, send to Telegram" in shown
     assert "Europe/Berlin" in shown
-    assert (
-        "results    saved here: `hermes task history` shows them; `hermes task edit job-1" in shown
-    )
+    assert "deliver    telegram" in shown
+    assert "warning: Telegram is not set up (`hermes gateway setup telegram`)" in shown
     assert "hermes watch install" in shown
     (row,) = hermes.json("task", "list")
     assert (row["id"], row["state"]) == ("job-1", "active")
     assert row["schedule"]["cron"] == "0 */6 * * *"
-    assert row["spec"] == {"prompt": "Check the diff of main, send to Telegram"}
+    assert row["spec"] == {
+        "prompt": "Check the diff of main, send to Telegram",
+        "deliver": ["telegram"],
+        "folder": str(hermes.work),
+    }
     assert row["next"] > row["created"]
     assert "0 */6 * * *" in hermes.good("task", "list")
 
@@ -41,6 +45,11 @@ def test_a_job_is_added_word_for_word_and_its_meaning_shown_back(hermes: Hermes)
         (["--when", "weekdays at 8", "x"], "cron"),
         (["--at", "2099-01-31T08:00", "x"], "once"),
         (["30m", "x"], "once"),
+        (["30m", "--zone", "UTC", "x"], "once"),
+        (["--zone", "UTC", "30m", "--quiet", "x"], "once"),
+        (["30m", "x", "--zone", "UTC"], "once"),
+        (["x", "--every", "2h"], "every"),
+        (["--quiet", "x", "--cron", "0 8 * * *", "--zone", "UTC"], "cron"),
     ],
 )
 def test_a_time_is_written_as_people_write_it(
@@ -59,7 +68,7 @@ def test_every_field_of_a_job_has_an_option_and_can_be_changed(hermes: Hermes) -
         hermes, "--every", "1d", "go", "--name", "all", "--deliver", "local", "--on-failure",
         "local",
         "--quiet", "--script", "echo x", "--after", "first", "--skill", "disk-full", "--model",
-        hermes.environ["HERMES_MODEL"], "--terminal", "local", "--policy", "operate", "--workspace",
+        hermes.environ["HERMES_MODEL"], "--terminal", "local", "--policy", "operate", "--folder",
         str(hermes.work), "--dollars", "0.5", "--tokens", "1000", "--timeout", "15m", "--overlap",
         "skip", "--catch-up", "all", "--grace", "60", "--keep-session", "--incident", "P1",
     )  # fmt: skip
@@ -71,9 +80,9 @@ def test_every_field_of_a_job_has_an_option_and_can_be_changed(hermes: Hermes) -
     row = hermes.json(
         "task", "edit", "all", "--prompt", "other", "--no-quiet", "--after", "", "--timeout", "1h",
         "--when", "every 3h", "--name", "some", "--dollars", "none", "--tokens", "none",
-        "--incident", "none",
+        "--incident", "none", "--folder", "",
     )  # fmt: skip
-    assert not {"dollars", "tokens", "incident"} & set(row["spec"])
+    assert not {"dollars", "tokens", "incident", "folder"} & set(row["spec"])
     assert (row["spec"]["prompt"], row["spec"]["name"]) == ("other", "some")
     assert "quiet" not in row["spec"]
     assert "after" not in row["spec"]
@@ -156,3 +165,20 @@ def test_what_cannot_be_is_said_with_a_way_out(
     done = lived_in.run("task", *words)
     assert (done.returncode, said in done.stderr, "hint:" in done.stderr) == (code, True, True)
     assert "Traceback" not in done.stderr
+
+
+def test_in_a_terminal_the_delivery_is_agreed_to_first(hermes: Hermes) -> None:
+    command = [sys.executable, "-m", "hermes_agent", "task", "add", *WORDS, "--name"]
+    for answer, deliver in (("", ["telegram"]), ("n", ["local"])):
+        name = f"said{answer or 'yes'}"
+        pane = Pane(hermes.work, [*command, name], hermes.environ)
+        try:
+            pane.shows("the prompt says: Check the diff of main, send to Telegram")
+            pane.shows("send them there? [Y/n]")
+            pane.enter(answer)
+            pane.shows(f"{name} is active")
+        finally:
+            pane.close()
+        assert hermes.json("task", "show", name)["spec"]["deliver"] == deliver
+    given = add(hermes, *WORDS, "--deliver", "local")
+    assert given["spec"]["deliver"] == ["local"]

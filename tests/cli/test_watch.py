@@ -10,8 +10,9 @@ from typing import IO, Any
 
 import pytest
 
+from hermes_agent.cli.run.unit import unit_text
 from hermes_agent.cli.watch.questions import FollowedQuestions
-from hermes_agent.cli.watch.watch import WatchFeed, unit_text
+from hermes_agent.cli.watch.watch import WatchFeed
 from tests.support.cli import Hermes, Pane, wait_until
 from tests.support.patience import PATIENCE
 
@@ -34,7 +35,7 @@ def test_a_check_is_written_listed_and_run(hermes: Hermes) -> None:
     up.touch()
     add(hermes, "web", f"test -f {up}", "--service", "shop", "--severity", "P1", "--every", "3600")
     text = (hermes.home / "checks" / "web.yaml").read_text()
-    assert text == (f"name: web\nrun: test -f {up}\nservice: shop\nevery: 3600\nseverity: P1\n")
+    assert text == f"name: web\nrun: test -f {up}\nservice: shop\nevery: 3600\nseverity: P1\n"
     assert "passes" in hermes.good("watch", "run", "web")
     (row,) = hermes.json("watch", "list")
     assert (row["kind"], row["name"], row["severity"]) == ("check", "web", "P1")
@@ -67,7 +68,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["x", "--log", "a", "--pattern", "b"], "not absolute"),
     (["x", "--log", "/a", "--pattern", "("], "not a valid regular expression"),
     (["x", "--run", " "], "needs a command"),
-    (["x"], "required"),
+    (["x", "--pattern", "a"], "go with --log"),
     (["x", "--run", "a", "--log", "b"], "not both"),
     (["x", "--run", "a", "--every", "0"], "--every"),
     (["x", "--run", "a", "--severity", "P7"], "--severity"),
@@ -226,7 +227,7 @@ def test_watching_shows_what_happens_and_leaves_the_runtime_up(hermes: Hermes) -
 
 def test_a_unit_keeps_the_runtime_up(hermes: Hermes, tmp_path: Path) -> None:
     config = tmp_path / "config"
-    told = hermes.good("watch", "install", XDG_CONFIG_HOME=str(config))
+    told = hermes.good("watch", "install", "--yes", XDG_CONFIG_HOME=str(config))
     unit = (config / "systemd" / "user" / "hermes.service").read_text()
     assert f'Environment="HERMES_HOME={hermes.home}"' in unit
     assert f'ExecStart="{sys.executable}" -m hermes_agent serve' in unit

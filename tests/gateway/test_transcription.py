@@ -3,11 +3,13 @@
 import subprocess
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Media
 from hermes_agent.core.settings.root import GatewaySettings, ModelSettings
 from hermes_agent.core.settings.services import ServiceSettings
-from tests.support.fake_channel import room
+from tests.support.fake_channel import MANIFEST, room
 from tests.support.model_server import ModelServer, Raw
 from tests.support.runtime_fixture import script
 
@@ -60,3 +62,30 @@ async def test_what_is_said_in_a_memo_reaches_the_agent(tmp_path: Path) -> None:
     assert "server" in first.lower()
     assert "working" in first.lower()
     assert "not transcribed" in second
+
+
+async def test_a_service_speaks_the_answer_to_a_memo_and_the_text_is_there_without_it(
+    tmp_path: Path,
+) -> None:
+    said = Media("audio/ogg", b"OggS", "memo.ogg")
+    heard, spoken = Raw.json({"text": "Is it up?"}), Raw([b"OggS spoken"])
+    refused = Raw.json({"error": {"message": "unsupported"}}, 400)
+    with ModelServer([heard, spoken, heard, refused]) as server:
+        server_of = {"ear": ServiceSettings(url=f"{server.root}/v1", needs_key=False)}
+        models = ModelSettings(services=server_of, retries=0)
+        gateway = GatewaySettings(voice="ear/whisper-1", speak="ear/tts-1")
+        model, files = script(tmp_path, "m", {"say": "It **is**"}), replace(MANIFEST, files=True)
+        async with room(tmp_path, model, manifest=files, gateway=gateway, models=models) as r:
+            await r.know("ada")
+            for _ in range(2):
+                await r.say("", voice=[said])
+                await r.rest()
+            await r.say("And now?")
+            await r.rest()
+            sent = [(one.text, [file.data for file in one.files]) for one in r.pad.every]
+    text = ("It **is**", [])
+    assert sent == [text, ("", [b"OggS spoken"]), text, text]
+    asked = server.requests[1]
+    assert (asked.path, asked.json["model"], asked.json["input"]) == (
+        "/v1/audio/speech", "tts-1", "It is",
+    )  # fmt: skip

@@ -4,9 +4,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from hermes_agent.core.incidents import CheckHourStats, CheckState, Diagnosis, Incident, Signal
+from hermes_agent.core.text.format import hour_of
 from hermes_agent.incidents.monitoring.scheduler import CheckStatus
 from hermes_agent.incidents.reports.daily import (
     Briefing,
@@ -28,6 +30,20 @@ FULL = Incident(
     "inc-1", "the disk | is full", "P1", "resolved", "check", "f", "shop", "ann", NOON - HOUR,
     NOON, NOON - HOUR + 90, diagnosis=Diagnosis("shop", "disk-full"),
 )  # fmt: skip
+
+
+@pytest.mark.parametrize(("zone", "began"), [("UTC", "06:00"), ("Asia/Kolkata", "11:00")])
+def test_an_hour_begins_when_the_clocks_here_say_so(
+    zone: str, began: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        start = hour_of(1_794_982_800.0)  # 06:20 UTC
+        assert time.strftime("%H:%M", time.localtime(start)) == began
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def facts(**more: object) -> BriefingFacts:

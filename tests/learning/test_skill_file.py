@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.core.skills import SkillLimits
-from hermes_agent.learning.skills.file import parse, problems, section
+from hermes_agent.learning.skills.file import BUILT_IN, parse, problems, section
 from hermes_agent.learning.skills.frontmatter import SkillProblem, read_front
+from hermes_agent.runtime.tools import builtin
 from tests.support.skills import put_skill, skill_text
 
 PLAIN = "name: a\ndescription: b\n"
@@ -358,6 +359,16 @@ def test_what_cannot_be_used_is_an_error_and_comes_first(tmp_path: Path) -> None
     assert "runbook.yaml" in said
     (place / "SKILL.md").write_bytes(b"---\nname: a\ndescription: \xff\n---\n")
     assert messages(list(problems(place)), "error") == "SKILL.md is not UTF-8 text"
+
+
+def test_a_misspelt_tool_is_warned_of_with_the_one_that_was_meant() -> None:
+    head = "name: a\ndescription: b\nallowed-tools: terminall(git:*) github__issue read_file\n"
+    found = parse(f"---\n{head}metadata:\n  hermes-requires-tools: web_serch\n---\nText\n").problems
+    assert [(one.message, one.hint) for one in found] == [
+        ("no tool is called 'terminall'", "did you mean terminal?"),
+        ("no tool is called 'web_serch'", "did you mean web_search?"),
+    ]
+    assert sorted(BUILT_IN) == sorted(one.name for one in builtin.facts())
 
 
 def test_bounds_that_the_gate_cannot_read_are_an_error() -> None:

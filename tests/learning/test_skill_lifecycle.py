@@ -234,6 +234,16 @@ async def test_a_candidate_that_proves_harmful_is_demoted(tmp_path: Path) -> Non
         assert (await bench.knowledge.skill(NAME)).state == "demoted"
 
 
+async def test_the_log_of_a_demotion_calls_nothing_proven(tmp_path: Path) -> None:
+    async with learned(tmp_path) as bench:
+        kept = await bench.skills.write(NAME, skill_files(NAME), by="review", state="candidate")
+        await standing(bench).decide(EvaluationVerdict(NAME, kept.digest, True, "it helps"))
+        await add_bad_uses(bench, 2)
+        assert "demoted" in await standing(bench).settle(NAME)
+        logged = [change.what for change in await bench.knowledge.skill_changes(NAME)]
+        assert logged == ["demoted", "proven", "candidate", "version 1"]
+
+
 async def test_a_proof_that_is_put_off_changes_nothing(tmp_path: Path) -> None:
     async with learned(tmp_path) as bench:
         kept = await bench.skills.write(NAME, skill_files(NAME), by="review", state="candidate")

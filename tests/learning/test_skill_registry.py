@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import HermesError, NotFound, UsageError
+from hermes_agent.core.gateway import Chat, SessionPlace
 from hermes_agent.learning.folder_lock import LOCK
 from hermes_agent.learning.skills.folder import digest
 from hermes_agent.learning.skills.rendering import STATES
@@ -271,6 +272,29 @@ async def test_only_skills_whose_conditions_hold_are_offered(tmp_path: Path) -> 
             put_skill(folder, name, skill_text(name, **more))
         assert [each.name for each in await book.offered(["web_search"])] == ["always", "needs"]
         assert [each.name for each in await book.offered([])] == ["always", "instead"]
+
+
+async def test_a_skill_that_is_limited_to_channels_or_groups_is_only_there(tmp_path: Path) -> None:
+    async with skill_home(tmp_path) as (book, folder, _knowledge):
+        put_skill(folder, "anywhere", skill_text("anywhere"))
+        limited = {"hermes_channels": "telegram slack:C123 cli", "hermes_groups": "ops"}
+        put_skill(folder, "limited", skill_text("limited", **limited))
+        places = {
+            SessionPlace("telegram", Chat("telegram", "1")): True,
+            SessionPlace("slack", Chat("slack", "C123", "17.2")): True,
+            SessionPlace("slack", Chat("slack", "C9")): False,
+            SessionPlace("ntfy", Chat("ntfy", "ops")): True,
+            SessionPlace("cli"): True,
+            SessionPlace("job"): False,
+        }
+        for place, belongs in places.items():
+            names = [each.name for each in await book.offered([], place)]
+            assert names == (["anywhere", "limited"] if belongs else ["anywhere"])
+        with pytest.raises(UsageError, match="limited to telegram, slack:C123, cli, group ops"):
+            await book.open("limited", place=SessionPlace("job"))
+        with pytest.raises(UsageError, match="limited to"):
+            await book.read("limited", "SKILL.md", SessionPlace("job"))
+        assert (await book.facts("limited")).text.facts.places.endswith("group ops")
 
 
 async def test_an_opened_skill_says_what_it_is_and_what_it_may(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.tools import Snippet
+from hermes_agent.core.skills import Snippet
 from hermes_agent.learning.skills.file import parse
 from hermes_agent.learning.skills.template import (
     SkillParameter,

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.gateway import SessionPlace
 from hermes_agent.core.messages import Reply, ToolCall
-from hermes_agent.core.tools import OpenedSkill, ToolServices
+from hermes_agent.core.skills import OpenedSkill
+from hermes_agent.core.tools import ToolServices
 from hermes_agent.learning.service import Learning
 from hermes_agent.learning.tool_backend import KnowledgeToolBackend
 from hermes_agent.learning.tools import skill
@@ -48,11 +50,16 @@ async def test_another_file_is_read_without_opening_the_skill(tmp_path: Path) ->
         assert (read.text, touched.ok) == ("More of it.", True)
 
 
+async def _nowhere() -> SessionPlace:
+    return SessionPlace()
+
+
 class Edited(KnowledgeToolBackend):
     """Somebody edits the skill as soon as it was opened for the first time."""
 
     def __init__(self, learning: Learning, text: str) -> None:
-        super().__init__(learning.knowledge, learning.tasks.save_skill, learning.tasks.propose_note)
+        tasks = learning.tasks
+        super().__init__(learning.knowledge, tasks.save_skill, tasks.propose_note, _nowhere)
         self._book = learning.knowledge.skills
         self._files = {"SKILL.md": text.encode()}
 

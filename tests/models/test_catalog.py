@@ -4,6 +4,7 @@ import pytest
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.messages import EFFORTS, ModelFacts, Rates, Usage
+from hermes_agent.core.settings.root import ModelSettings
 from hermes_agent.models.catalogue.catalogue import (
     SHIPPED,
     Catalogue,
@@ -13,6 +14,7 @@ from hermes_agent.models.catalogue.catalogue import (
     home_file,
 )
 from hermes_agent.models.catalogue.services import SERVICES
+from hermes_agent.models.registry import ModelRegistry
 
 DAY = 86_400.0
 SHIPPED_AT = 1_794_700_800.0  # 2026-11-15
@@ -78,6 +80,16 @@ def test_some_facts_that_are_known_well(shipped: Catalogue) -> None:
     codex = shipped.facts("codex/gpt-5.5")
     assert codex is not None
     assert codex.cost(Usage(1_000_000, 1_000_000)) == 0
+
+
+@pytest.mark.parametrize("name", ["Hermes-4-405B", "Hermes-4-70B", "Hermes-3-Llama-3.1-405B"])
+def test_the_models_of_nous_are_there_and_need_their_key(
+    shipped: Catalogue, home: Path, name: str
+) -> None:
+    known = shipped.models[f"nous/{name}"]
+    assert (known.context, known.rates) == (131_072, ())
+    models = ModelRegistry(ModelSettings(), {"NOUS_API_KEY": "key"}, home)
+    models.check(models.resolve(f"nous/{name}"))
 
 
 def test_the_file_that_ships_is_sorted_and_written_as_we_write_it() -> None:

@@ -222,7 +222,9 @@ async def test_one_more_try_is_made_where_the_pause_is_short_then_the_next_model
     assert got[-1] == Reply("half", usage=USED, model="b/m")
 
 
-@pytest.mark.parametrize("error", [trouble("overload", 2.5), trouble("rate_limit")])
+@pytest.mark.parametrize(
+    "error", [trouble("overload", 2.5), trouble("rate_limit"), trouble("timeout")]
+)
 async def test_a_longer_pause_is_not_worth_it_where_another_model_is(error: ModelError) -> None:
     roads = Roads(SETTINGS, [error], [])
     await roads.call()

@@ -1,5 +1,6 @@
 """Recordings go to a service as OpenAI's format has it; what goes wrong is said."""
 
+from base64 import b64encode
 from collections.abc import Iterator
 from email import message_from_bytes
 from pathlib import Path
@@ -11,8 +12,8 @@ from hermes_agent.core.errors import ModelError, UsageError
 from hermes_agent.core.messages import Media
 from hermes_agent.core.settings.root import ModelSettings
 from hermes_agent.core.settings.services import ServiceSettings
+from hermes_agent.models.media.service import TRIES, MediaModel
 from hermes_agent.models.registry import ModelRegistry
-from hermes_agent.models.speech import Speech
 from tests.support.model_server import ModelServer, Raw, Received
 
 KEY = "sk-a-secret-of-ours"
@@ -26,11 +27,11 @@ def server() -> Iterator[ModelServer]:
         yield one
 
 
-def speech(server: ModelServer, folder: Path, **changes: Any) -> Speech:
+def speech(server: ModelServer, folder: Path, **changes: Any) -> MediaModel:
     row = ServiceSettings(url=f"{server.root}/v1", key_variables=("EAR_KEY",), **changes)
     settings = ModelSettings(services={"ear": row})
     models = ModelRegistry(settings, {"EAR_KEY": KEY}, folder, sleep=_at_once)
-    return models.speech("ear/whisper-1")
+    return models.media("ear/whisper-1")
 
 
 async def _at_once(_seconds: float) -> None: ...
@@ -117,9 +118,21 @@ def test_who_cannot_hear_is_refused(tmp_path: Path, name: str) -> None:
         ModelSettings(), {"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY}, tmp_path
     )
     with pytest.raises(UsageError):
-        models.speech(name)
+        models.media(name)
 
 
 async def test_without_a_key_the_way_to_one_is_said(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="OPENAI_API_KEY"):
-        await ModelRegistry(ModelSettings(), {}, tmp_path).speech("openai/whisper-1").heard(MEMO)
+        await ModelRegistry(ModelSettings(), {}, tmp_path).media("openai/whisper-1").heard(MEMO)
+
+
+async def test_a_picture_is_asked_for_and_decoded(server: ModelServer, tmp_path: Path) -> None:
+    server.answer_next(Raw.json({"data": [{"b64_json": b64encode(b"\x89PNG").decode()}]}))
+    assert await speech(server, tmp_path).drawn("a lighthouse", "auto") == b"\x89PNG"
+    (asked,) = server.requests
+    assert asked.path == "/v1/images/generations"
+    assert asked.json == {"model": "whisper-1", "prompt": "a lighthouse", "size": "auto", "n": 1}
+    for _ in range(TRIES):
+        server.answer_next(Raw.json({"data": []}))
+    with pytest.raises(ModelError, match="answered without a picture"):
+        await speech(server, tmp_path).drawn("a lighthouse", "auto")

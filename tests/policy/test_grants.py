@@ -2,6 +2,7 @@ import pytest
 
 from hermes_agent.core.effects import Effect
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.text.consent import rule_words
 from hermes_agent.policy.files.parse import read_file
 from hermes_agent.policy.grants import appended
 from tests.support.policies import ALLOW_ALL_CALLS, action, effect_of, judge
@@ -17,6 +18,11 @@ RULES = f"""
 
 def act_of(action: object, *hosts: str, tool: str = "browser_act", **more: object) -> Effect:
     return effect_of(tool=tool, input={"action": action, **more}, hosts=hosts)
+
+
+def sends(target: str, **more: object) -> Effect:
+    given = {"target": target, **more}
+    return effect_of(tool="send_message", input=given, parameters=("text", "target", "bcc"))
 
 
 WRITES = effect_of(tool="write_file", input={"path": "a"}, paths=(("write", "a"),))
@@ -47,6 +53,8 @@ def grants(effect: Effect, **more: object) -> frozenset[str]:
          [act_of("evaluate", "a.org"), act_of("click", "b.org"), act_of("click"),
           act_of("click", "a.org", "b.org"), act_of("click on a.org"),
           effect_of(tool="browser_act", hosts=("a.org",))]),
+        (sends("telegram:1", text="a"), [sends("telegram:1", text="b")],
+         [sends("telegram:2"), sends("telegram:1", bcc=["x"]), sends("all")]),
         (act_of({"do": "a"}), [act_of({"do": "a"})], [act_of({"do": "b"})]),
         (act_of("click", ""), [act_of("click", "")], [act_of("click", "", ref="e1")]),
     ],
@@ -102,6 +110,7 @@ def test_consent_does_not_override_a_deny() -> None:
         act_of("odd {action}*", "public"),
         act_of({"do": ["a"]}),
         act_of("click", ""),
+        sends("telegram:1"),
     ],
 )  # fmt: skip
 def test_the_proposed_rule_allows_what_was_asked_and_is_in_order(effect: Effect) -> None:
@@ -134,6 +143,15 @@ def test_the_proposed_rule_for_a_tool_holds_its_action_and_its_hosts() -> None:
         act_of("click", "a.org", tool="other"),
     ):  # fmt: skip
         assert action(proposal, other) == "ask"
+
+
+def test_the_proposed_rule_for_a_message_names_whom_it_reaches() -> None:
+    proposal = judge(RULES, sends("telegram:1", text="a")).verdict.proposal
+    assert action(proposal + RULES, sends("telegram:1", text="b")) == "allow"
+    for other in (sends("telegram:2"), sends("all"), sends("telegram:1", bcc=["x"])):
+        assert action(proposal + RULES, other) == "ask"
+    ((words, _),) = rule_words(proposal)
+    assert words == "any call of send_message without bcc with the target telegram:1"
 
 
 def test_a_host_that_is_called_like_a_word_for_many_is_allowed_alone() -> None:

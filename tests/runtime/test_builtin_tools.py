@@ -184,7 +184,9 @@ print(json.dumps([sorted(lacking), lacking["web_fetch"], lacking["browser"], sho
 
 def test_tools_whose_packages_or_programs_are_missing_are_not_offered(tmp_path: Path) -> None:
     lacking, fetch, browser, shown = run(LACKING, PATH=str(tmp_path))
-    assert lacking == ["browser", "browser_act", "execute_code", "make_tool", "web_fetch"]
+    sandboxed = ["execute_code", "make_tool"]
+    others = ["mysql", "postgresql", "read_feed", "web_fetch"]
+    assert lacking == ["browser", "browser_act", "calendar", *sandboxed, *others]
     assert fetch == "the package trafilatura: `hermes add web`"
     assert browser.startswith("one of these programs: chromium")
     assert shown == [name for name in TABLE if name not in lacking]

@@ -3,6 +3,7 @@ commands that really run."""
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -78,7 +79,9 @@ async def test_an_incident_is_investigated_mended_verified_reported_and_learned_
 
 async def _report_is_whole(h: Response) -> None:
     folder = h.runtime.context.home.path / "incidents"
-    made = json.loads((folder / "inc-1.json").read_text())
+    (written,) = folder.glob("*-inc-1.json")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d-web-inc-1", written.stem)
+    made = json.loads(written.read_text())
     (pointer,) = made["evidence"]
     events = {
         one.number: one.event for one in await h.runtime.context.store.events(pointer["session"])
@@ -91,7 +94,7 @@ async def _report_is_whole(h: Response) -> None:
     ]
     assert made["learned"] == "service-crash-web"
     assert made["seconds"] >= 0
-    text = (folder / "inc-1.md").read_text()
+    text = written.with_suffix(".md").read_text()
     for part in ("## Cause", "## Evidence", "## Actions", "## Timeline", "rotate the logs", SAW):
         assert part in text
     assert made == await h.get("/v1/incidents/inc-1/report") | {"timeline": made["timeline"]}
@@ -169,7 +172,8 @@ async def test_what_people_mended_later_is_in_the_report_and_teaches_nothing(
         await until(told)
         assert (await h.incident()).state == "resolved"
         assert await h.keys() == ["brief"]
-        text = (h.runtime.context.home.path / "incidents" / "inc-1.md").read_text()
+        (report,) = (h.runtime.context.home.path / "incidents").glob("*-inc-1.md")
+        text = report.read_text()
         assert "| state | resolved |" in text
 
 
@@ -427,7 +431,7 @@ async def test_who_closes_an_incident_ends_the_work_on_it(tmp_path: Path) -> Non
         session = await h.session()
         assert found.state == "closed"
         await asyncio.wait_for(h.runtime.sessions.wait_idle(session.id), PATIENCE)
-        assert (h.runtime.context.home.path / "incidents" / "inc-1.md").is_file()
+        assert [*(h.runtime.context.home.path / "incidents").glob("*-inc-1.md")]
 
 
 async def test_an_incident_on_a_terminal_that_is_not_there_goes_to_people(tmp_path: Path) -> None:

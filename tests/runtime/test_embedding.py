@@ -43,6 +43,16 @@ def offline(home: Path, monkeypatch: pytest.MonkeyPatch):
     return use
 
 
+def test_a_capability_that_does_not_exist_is_refused_with_the_one_that_was_meant(
+    home: Path,
+) -> None:
+    with pytest.raises(UsageError, match="no capability 'netwrok'") as caught:
+        Tool(name="fetch_url", function=fetch_url, capabilities=["netwrok"])
+    assert "did you mean 'network'?" in caught.value.hint
+    with pytest.raises(UsageError, match="agent 'a': there is no capability 'procss'"):
+        Agent("a", capabilities=["procss"])
+
+
 def fetch_url(url: str) -> str:
     """Fetch content from a URL."""
     return f"<html>{url}</html>"

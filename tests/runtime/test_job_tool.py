@@ -117,3 +117,19 @@ async def test_a_job_that_is_not_there_is_said_to_the_model(tmp_path: Path, acti
         (found,) = await results(place, session.id)
         assert not found.ok
         assert "no job 'nosuch'" in found.text
+
+
+async def test_a_job_of_the_agent_runs_in_its_folder_and_reports_where_the_prompt_says(
+    tmp_path: Path,
+) -> None:
+    add = {"action": "add", "when": "every 2h", "prompt": "Look around. Send results to post."}
+    model = acts(tmp_path, add, {**add, "options": {"deliver": ["local"]}})
+    async with workplace(tmp_path, model) as place:
+        session = await place.fixture.open(model)
+        await place.fixture.say(session, "go")
+        found = await results(place, session.id)
+        assert [one.ok for one in found] == [True, True]
+        assert "results: sent to post:people" in found[0].text
+        jobs = await place.jobs.jobs()
+        assert [job.spec.deliver for job in jobs] == [("post",), ("local",)]
+        assert {job.spec.folder for job in jobs} == {session.workspace}

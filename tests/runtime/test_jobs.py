@@ -474,7 +474,7 @@ async def test_sessions_of_old_runs_go_with_their_rows(tmp_path: Path) -> None:
         ({"skills": ("nosuch",)}, "nosuch"),
         ({"after": ("nosuch",)}, "no job 'nosuch'"),
         ({"model": "nosuch/x"}, "nosuch"),
-        ({"workspace": "/nosuch/folder"}, "no folder"),
+        ({"folder": "/nosuch/folder"}, "no folder"),
         ({"name": "a/b"}, "not a valid name"),
         ({"timeout": 0.0}, "timeout"),
         ({"dollars": -1.0}, "budget"),

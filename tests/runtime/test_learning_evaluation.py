@@ -203,7 +203,54 @@ async def test_the_budgets_of_sessions_are_not_those_of_trials(tmp_path: Path) -
         assert trial.ok
 
 
+async def test_one_proof_uses_no_more_than_its_share_of_the_day(tmp_path: Path) -> None:
+    settings = LearningSettings(day_tokens=100_000, proof_share=0.1)
+    async with open_learning(
+        tmp_path, model=worker(tmp_path, "touch made", *["echo more"] * 40), learning=settings
+    ) as h:
+        for _ in range(2):
+            with pytest.raises(NoBudget):
+                await play(h, case())
+        assert 0 < await h.runtime.learning.knowledge.budget.tokens() <= 10_000
+        assert await h.runtime.learning.knowledge.budget.left("another") is not None
+
+
 # the whole proof
+
+
+async def test_a_proof_replaces_unusable_cases_and_can_be_asked_for_again(tmp_path: Path) -> None:
+    def written(*checks: str) -> dict[str, Any]:
+        return {
+            "cases": [
+                {"task": f"make it now, {check}", "setup": "true", "check": check}
+                for check in checks
+            ]
+        }
+
+    bad = written(*[f"test ! -e bad{number}" for number in range(8)])
+    good = written(*[f"test -e made # {number}" for number in range(8)])
+    look = looker(
+        tmp_path, ("unusable", good), ('"cases"', bad), (".", {"notes": [], "skills": []})
+    )
+    turns = {
+        "make-it": [OPEN, shell("touch made"), say("done")],
+        "now": [*[shell("ls")] * 5, shell("touch made"), say("done")],
+    }
+    model = answers(tmp_path, "worker", **turns)
+    settings = reviewing(look, rounds=1, cases=6, day_tokens=9_000_000)
+    async with open_learning(tmp_path, model=model, **settings) as h:
+        knowledge = h.runtime.context.store.knowledge
+        session = await h.open(model)
+        await h.say(session, "make it now")
+        turn = next(one.turn for one in await h.journal(session) if isinstance(one, ev.TurnStarted))
+        keep = h.runtime.learning.tasks.reviewer.save_skill
+        await keep("make-it", FILES, by="review", model="m", why="", session=session.id, turn=turn)
+        await h.learned()
+        assert (await knowledge.skill("make-it")).state == "proven"
+        await knowledge.remove_cases([one.id for one in await knowledge.cases("make-it")])
+        await h.runtime.learning.tasks.request_evaluation("make-it")
+        await h.learned()
+        assert len(await knowledge.cases("make-it")) >= 6
 
 
 @pytest.mark.slow
@@ -221,7 +268,7 @@ async def test_a_proof_that_runs_out_of_budget_goes_on_the_next_day_where_it_was
     }
     model = answers(tmp_path, "worker", **turns)
     clock = Clock()
-    settings = reviewing(look, rounds=1, cases=6, day_tokens=40_000)
+    settings = reviewing(look, rounds=1, cases=6, day_tokens=40_000, proof_share=1.0)
     async with open_learning(tmp_path, clock=clock, model=model, **settings) as h:
         knowledge = h.runtime.context.store.knowledge
         session = await h.open(model)

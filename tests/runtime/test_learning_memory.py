@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from hermes_agent.core.errors import NotFound
+from hermes_agent.runtime.sessions import collect_prompt_context
 from tests.support.learning_fixture import LearningFixture, open_learning
 from tests.support.skills import skill_text
 from tests.support.subagents import answers, call, children, delegated, say, shell
@@ -188,6 +189,41 @@ async def test_a_context_file_with_an_injection_is_left_out_and_that_is_said(
     assert prompt.count("[left out: ") == 2
     assert "Run `make test` before you commit." in prompt
     assert "AGENTS.md out of the prompt" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("repository", "expected"),
+    [
+        ("home/repo", ["../../AGENTS.md", "../HERMES.md", "AGENTS.md"]),
+        ("home/repo/a/b", ["AGENTS.md"]),
+        ("home", ["../../../AGENTS.md", "../../AGENTS.md", "../HERMES.md", "AGENTS.md"]),
+        (".", ["AGENTS.md"]),
+        ("nowhere", ["AGENTS.md"]),
+    ],
+)
+async def test_context_files_are_found_up_to_the_root_of_the_repository_nearest_last(
+    tmp_path: Path, repository: str, expected: list[str]
+) -> None:
+    home, work = tmp_path / "home", tmp_path / "home/repo/a/b"
+    work.mkdir(parents=True)
+    for folder in (tmp_path, home, home / "repo", work):
+        (folder / "AGENTS.md").write_text(f"Rules of {folder.name}.\n")
+    (home / "repo/a/HERMES.md").write_text("Between.\n")
+    (work / ".hermes.md").symlink_to("AGENTS.md")
+    (tmp_path / repository / ".git").mkdir(parents=True)
+    found = collect_prompt_context(str(work), tmp_path / "none", 0.0, (), home)
+    assert [name for name, _ in found.context] == expected
+
+
+async def test_near_context_files_take_precedence_over_those_further_up(tmp_path: Path) -> None:
+    folders = [tmp_path, *(tmp_path / "/".join("abcd"[:depth]) for depth in range(1, 5))]
+    folders[-1].mkdir(parents=True)
+    (tmp_path / ".git").mkdir()
+    for folder in folders:
+        (folder / "AGENTS.md").write_text(folder.name * 9_000)
+    found = collect_prompt_context(str(folders[-1]), tmp_path / "none", 0.0, (), tmp_path)
+    assert [len(text) for _, text in found.context] == [8_000] * 4
+    assert found.context[-1][1].startswith("dd")
 
 
 async def test_a_session_without_the_tools_is_shown_neither_notes_nor_skills(

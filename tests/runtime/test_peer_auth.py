@@ -13,7 +13,17 @@ def test_a_command_that_was_allowed_cannot_approve_the_next(one: Case) -> None:
     program = one.work / "ask.py"
     program.write_text(
         "from hermes_agent.cli.client.api import RuntimeClient\n"
-        "print(RuntimeClient().get('/v1/questions'))\n"
+        "from hermes_agent.core.errors import HermesError\n"
+        "client = RuntimeClient()\n"
+        "print('it may look:', client.get('/v1/jobs'))\n"
+        "new = {'spec': {'prompt': 'x'}, 'when': '30m'}\n"
+        "audit = {'repository': '.', 'policy': 'sandbox'}\n"
+        "for path, body in ('/v1/jobs', new), ('/v1/drift', audit), ('/v1/drift/x.1', {}):\n"
+        "    try:\n"
+        "        print('it did', client.post(path, body))\n"
+        "    except HermesError as error:\n"
+        "        print(error.message)\n"
+        "print('it ' + 'did', client.get('/v1/questions'))\n"
     )
     asking = f"env HERMES_HOME={one.home} {sys.executable} {program}"
     hiding = f"env -u HERMES_SPOOL setsid -w {asking}"
@@ -27,7 +37,9 @@ def test_a_command_that_was_allowed_cannot_approve_the_next(one: Case) -> None:
     assert len(results) == 3
     for result in results:
         assert not result["ok"]
-        assert "may not use the runtime" in result["text"]
+        assert "it may look: []" in result["text"]
+        assert result["text"].count("may not use the runtime") >= 4
+        assert "it did" not in result["text"]
 
 
 def test_the_user_s_own_processes_are_not_the_agent_s() -> None:

@@ -1,5 +1,6 @@
 """The real `hermes`, run as a person runs it, on a home of its own; and a terminal to run it in."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ from typing import Any
 
 from hermes_agent.cli.client.api import RuntimeClient
 from hermes_agent.core.errors import HermesError
-from hermes_agent.host.inspect import lock_owner
+from hermes_agent.host.inspect import lock_owner, supervisor
 from hermes_agent.host.paths import other_run_folder
 from hermes_agent.terminals.shell import daemon
 from tests.support.forked_cli import can_fork, forked
@@ -136,7 +137,14 @@ class Hermes:
         spool = self.home / "terminals" / session / "local"
         wait_until(lambda: any(out.read_bytes() for out in spool.glob("*.o")), "a command's output")
 
+    def kill_supervisor(self) -> None:
+        """Before a runtime is killed: it would restart it."""
+        if pid := supervisor(str(self.home))[0]:
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: not supervisor(str(self.home))[0], "the supervisor to be gone")
+
     def kill_runtime(self) -> None:
+        self.kill_supervisor()
         pid = lock_owner(str(self.home))
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
@@ -150,6 +158,7 @@ class Hermes:
                     _end_shell(spool)
 
     def close(self) -> None:
+        self.kill_supervisor()
         with suppress(HermesError):
             self.api.post("/v1/stop")
         deadline = time.monotonic() + STOP_SECONDS
@@ -162,6 +171,25 @@ class Hermes:
         shutil.rmtree(other_run_folder(str(self.home)), ignore_errors=True)
         if (self.home / "state.db").exists():
             check_prefixes(self.home / "state.db")
+
+
+class Cli:
+    """Commands beside the platform, which lives in this process."""
+
+    def __init__(self, hermes: Hermes) -> None:
+        self._hermes = hermes
+
+    async def run(self, *words: str, input: str = "") -> tuple[int, str, str]:
+        done = await asyncio.to_thread(self._hermes.run, *words, input=input)
+        return done.returncode, done.stdout, done.stderr
+
+    async def good(self, *words: str, input: str = "") -> str:
+        code, out, err = await self.run(*words, input=input)
+        assert code == 0, out + err
+        return out
+
+    async def json(self, *words: str) -> Any:
+        return json.loads(await self.good(*words, "--json"))
 
 
 def _end_shell(spool: Path) -> None:

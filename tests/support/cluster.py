@@ -38,7 +38,12 @@ NODE = "127.0.0.1"
 PAUSE = "localhost/hermes-pause:1"
 IDLE = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"
 START_SECONDS = 240
-TOKENS = {"admin": "system:masters", "stranger": ""}
+TOKENS = {
+    "admin": "system:masters",
+    "ann": "system:masters",
+    "bob": "system:masters",
+    "stranger": "",
+}
 AUDIT = {
     "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
     "rules": [
@@ -60,7 +65,7 @@ exec runc "$@"
 
 @cache
 def cluster() -> Path:
-    """A folder with the kubeconfigs `admin` and `stranger`, who may do nothing."""
+    """A folder with the kubeconfigs `admin`, `ann`, `bob`, and `stranger`, who may do nothing."""
     check_root("kubelet")
     cached("kubernetes/kubelet")
     folder = folder_of(NAME)

@@ -89,7 +89,19 @@ GROUPS = {
            "serviceaccounts": "ServiceAccount"},
     "apps/v1": {"deployments": "Deployment", "statefulsets": "StatefulSet"},
     "autoscaling/v2": {"horizontalpodautoscalers": "HorizontalPodAutoscaler"},
+    "keda.sh/v1alpha1": {"scaledobjects": "ScaledObject"},
+    "autoscaling.k8s.io/v1": {"verticalpodautoscalers": "VerticalPodAutoscaler"},
+    "kyverno.io/v1": {"clusterpolicies": "ClusterPolicy", "policies": "Policy"},
+    "constraints.gatekeeper.sh/v1beta1": {"k8srequiredlabels": "K8sRequiredLabels"},
+    "admissionregistration.k8s.io/v1": {
+        "validatingwebhookconfigurations": "ValidatingWebhookConfiguration",
+        "validatingadmissionpolicies": "ValidatingAdmissionPolicy",
+    },
     "rbac.authorization.k8s.io/v1": {"roles": "Role", "rolebindings": "RoleBinding"},
+}  # fmt: skip
+CLUSTER_SCOPED = {
+    "ClusterPolicy", "K8sRequiredLabels", "ValidatingWebhookConfiguration",
+    "ValidatingAdmissionPolicy",
 }  # fmt: skip
 
 
@@ -149,9 +161,14 @@ class Cluster:
             if path.startswith(f"{base}/namespaces/"):
                 namespace, resource, *name = path.removeprefix(f"{base}/namespaces/").split("/")
                 return self._get(group, kinds[resource], namespace, name)
+            if path.startswith(f"{base}/"):
+                resource, *name = path.removeprefix(f"{base}/").split("/")
+                return self._get(group, kinds[resource], None, name)
         return 404, _status(404, "NotFound", path)
 
-    def _get(self, group: str, kind: str, namespace: str, name: list[str]) -> tuple[int, Any]:
+    def _get(
+        self, group: str, kind: str, namespace: str | None, name: list[str]
+    ) -> tuple[int, Any]:
         there = [
             one for one in self.objects
             if (one["kind"], one["metadata"].get("namespace")) == (kind, namespace)
@@ -176,8 +193,8 @@ def _groups() -> list[Any]:
 
 def _resources(group: str, kinds: Mapping[str, str]) -> Any:
     listed = [
-        {"name": name, "singularName": kind.lower(), "namespaced": True, "kind": kind,
-         "verbs": ["get", "list"]}
+        {"name": name, "singularName": kind.lower(), "kind": kind, "verbs": ["get", "list"],
+         "namespaced": kind not in CLUSTER_SCOPED}
         for name, kind in kinds.items()
     ]  # fmt: skip
     return {

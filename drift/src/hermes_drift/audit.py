@@ -6,6 +6,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.incidents import Incident
+from hermes_agent.incidents.alerts.ingest import bounded_fingerprint
 from hermes_drift import config, history
 from hermes_drift.attribution import AuditTrail
 from hermes_drift.cluster.scope import ClusterAudit
@@ -26,6 +28,7 @@ from hermes_drift.values import (
     Scope,
     ScopeResult,
     SecretFilter,
+    fingerprint_of,
 )
 
 
@@ -37,6 +40,9 @@ class AuditBaseline(NamedTuple):
     """Audits of the same repository, newest first."""
     skills: Mapping[str, str] = {}
     """Descriptions by name."""
+    incidents: Mapping[str, Incident] = {}
+    """Those that were resolved, the latest of each fingerprint."""
+    now: float = 0.0
 
 
 class Auditor:
@@ -108,13 +114,20 @@ async def judge(
     known: AuditBaseline,
     hide: SecretFilter,
 ) -> Sequence[ScopeResult]:
-    """Give each finding its weight, history, advice and number, the worst of a scope first."""
+    """Give each finding its weight, history, advice and number: by place, the worst first."""
     number = 0
     scopes = []
     hide = hide_named_secrets(hide)
+    this = Audit(id, known.now, repository.folder, repository.commit, scopes=tuple(results))
     for scope in results:
-        weighed = [await _judged(one, repository, known, hide) for one in scope.findings]
-        weighed.sort(key=lambda one: (-WEIGHTS.index(one.weight), one.object, one.field))
+        weighed = [await _judged(one, repository, known, this, hide) for one in scope.findings]
+        worst: dict[str, int] = {}
+        for one in weighed:
+            worst[one.place] = max(worst.get(one.place, 0), WEIGHTS.index(one.weight))
+        weighed.sort(
+            key=lambda one: (-worst[one.place], one.place, -WEIGHTS.index(one.weight), one.object,
+                             one.field)
+        )  # fmt: skip
         findings = []
         for one in weighed:
             number += 1
@@ -124,15 +137,25 @@ async def judge(
 
 
 async def _judged(
-    one: DriftFinding, repository: Repository, known: AuditBaseline, hide: SecretFilter
-) -> DriftFinding:
+    one: DriftFinding, repository: Repository, known: AuditBaseline, this: Audit,
+    hide: SecretFilter,
+) -> DriftFinding:  # fmt: skip
     weighed, pattern = judged(one, known.patterns)
+    incident = known.incidents.get(
+        bounded_fingerprint(fingerprint_of(repository.folder, one.terminal, one.object))
+    )
+    edits = history.edits(one, (this, *known.earlier), known.now)
     lines = (
-        *history.decided(pattern),
+        *history.repeated(edits),
+        *history.decided(one, pattern, known.patterns, known.earlier),
+        *history.resolved(incident),
         *one.history,
         *history.seen(one, known.earlier),
         *await history.declared(one, repository),
     )
     skill = matching_skill(one, known.skills)
+    if incident is not None and incident.skill in known.skills:
+        skill = incident.skill
     who = replace(one.who, evidence=hide(one.who.evidence))  # command lines may name secrets
-    return advised(replace(weighed, who=who, history=tuple(map(hide, lines)), skill=skill))
+    told = tuple(map(hide, lines))
+    return advised(replace(weighed, who=who, history=told, skill=skill, edits=len(edits)), pattern)

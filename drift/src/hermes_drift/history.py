@@ -1,12 +1,20 @@
 """The history of a finding: decisions, earlier audits, and the commit that declared it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.incidents import Incident
 from hermes_drift.patterns import DriftPattern
 from hermes_drift.scopes.repository import Repository
 from hermes_drift.values import Audit, DriftFinding
+
+DAYS = 14
+"""The window in which repeated edits by hand are counted."""
+APART = 1.0
+"""Seconds between two edits; what is closer is one."""
+ALIKE = 2
+"""How many decisions about similar drift are cited."""
 
 
 def day(at: float) -> str:
@@ -14,29 +22,94 @@ def day(at: float) -> str:
     return f"{when.day} {when:%b %Y}"
 
 
-def decided(pattern: DriftPattern | None) -> tuple[str, ...]:
-    """What a person decided about such drift."""
+def decided(
+    finding: DriftFinding, pattern: DriftPattern | None, known: Sequence[DriftPattern],
+    earlier: Sequence[Audit],
+) -> Iterator[str]:  # fmt: skip
+    """What people decided about such drift: what counts here, what they said about this object at
+    another time, and what they said about similar ones."""
+    if pattern is not None and pattern.finding:
+        yield _decision(pattern)
+    before = {one.id for audit in earlier for one in audit.findings if one.key == finding.key}
+    others = sorted((one for one in known if one is not pattern), key=lambda one: -one.at)
+    own = [one for one in others if one.finding in before]
     if pattern is None or not pattern.finding:
-        return ()
+        yield from (f"last time: {_decision(one)}" for one in own[:1])
+    alike = [one for one in others if one not in own and one.resembles(finding)]
+    yield from (f"similar drift: {_decision(one)}" for one in alike[:ALIKE])
+
+
+def _decision(pattern: DriftPattern) -> str:
     why = f": {pattern.why}" if pattern.why else ""
-    return (f"{day(pattern.at)}, {pattern.says} by {pattern.by}{why} ({pattern.finding})",)
+    return f"{day(pattern.at)}, {pattern.says} by {pattern.by}{why} ({pattern.finding})"
 
 
 def seen(finding: DriftFinding, earlier: Sequence[Audit]) -> tuple[str, ...]:
     """`earlier`, newest first."""
+    audited = [
+        audit for audit in earlier for one in audit.scopes
+        if one.scope == finding.scope and not one.troubles
+    ]  # fmt: skip
     before = [(audit, one) for audit in earlier for one in audit.findings if one.key == finding.key]
     if not before:
-        audited = any(one.scope == finding.scope for audit in earlier for one in audit.scopes)
-        return (f"new since {earlier[0].id} of {day(earlier[0].at)}",) if audited else ()
+        first = audited[0] if audited else None
+        return (f"new since {first.id} of {day(first.at)}",) if first else ()
     first, last = before[-1][0], before[0]
     lines = [f"in {len(before)} earlier audits, first in {first.id} of {day(first.at)}"]
     if len(before) == 1:
         lines = [f"also in {first.id} of {day(first.at)}"]
     if last[1].live != finding.live:
         lines.append(f"live was {last[1].live!r} in {last[0].id}")
-    if last[0].id != earlier[0].id:
-        lines.append(f"it was gone in {earlier[0].id} and is back")
+    after = [audit for audit in audited if audit.at > last[0].at]
+    if after:
+        same = last[1].declared == finding.declared
+        how = "reverted" if same else "with another declaration"
+        lines.append(f"it was gone in {after[-1].id} ({how}) and is back")
     return tuple(lines)
+
+
+def resolved(incident: Incident | None) -> Iterator[str]:
+    """The incident in which drift of the object was resolved last, and the skill that did it."""
+    if incident is not None:
+        by = f" with the skill {incident.skill}" if incident.skill else ""
+        yield f"resolved last time in {incident.id} of {day(incident.ended or 0.0)}{by}"
+
+
+def edits(finding: DriftFinding, audits: Sequence[Audit], now: float) -> Sequence[str]:
+    """The edits of the object by hand in the last days, oldest first, as far as audits saw them.
+    Guesses do not count; one edit may change several fields and be seen in several audits."""
+    if not _by_hand(finding):
+        return ()
+    moments = sorted(
+        (one.who.at, audit.at, one.who.name, audit.id)
+        for audit in audits
+        for one in audit.findings
+        if one.key[:3] == finding.key[:3] and _by_hand(one) and one.who.at is not None
+    )
+    found: list[str] = []
+    before = 0.0
+    for at, _, name, id in moments:
+        if at >= now - DAYS * 86_400 and at - before > APART:
+            found.append(f"{day(at)} by {name or 'a person'} ({id})")
+        before = at
+    return found
+
+
+def _by_hand(one: DriftFinding) -> bool:
+    return one.who.kind == "person" and one.who.sure in ("certain", "likely")
+
+
+def ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10 if number % 100 not in (11, 12, 13) else 0)
+    return f"{number}{ending or 'th'}"
+
+
+def repeated(edits: Sequence[str]) -> Iterator[str]:
+    if len(edits) > 1:
+        yield (
+            f"{ordinal(len(edits))} manual edit of this object in {DAYS} days; "
+            f"before: {', '.join(edits[:-1])}"
+        )
 
 
 async def declared(finding: DriftFinding, repository: Repository) -> tuple[str, ...]:

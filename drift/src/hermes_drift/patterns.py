@@ -47,6 +47,14 @@ class DriftPattern(Struct, frozen=True, omit_defaults=True, forbid_unknown_field
             and (not self.manager or fits_any(self.manager, finding.who.name))
         )
 
+    def resembles(self, finding: DriftFinding) -> bool:
+        """The same field of another such object, whoever changed it."""
+        return (
+            self.scope == finding.scope
+            and fits_any(self.field, finding.field)
+            and fits_any((_widened(self.scope, self.object[0]),), finding.object)
+        )
+
 
 @cache
 def shipped() -> tuple[DriftPattern, ...]:
@@ -62,8 +70,10 @@ def learned_from(
     """A decision about one finding, made a pattern. What a controller changed, it changes on every
     object of the kind; what a person changed, they changed on this one."""
     machine = finding.who.kind in ("controller", "package")
+    name = _VOLATILE.sub("*", finding.object)
     return DriftPattern(
-        f"{says} {finding.id}", finding.scope, (_object(finding, machine),),
+        f"{says} {finding.id}", finding.scope,
+        (_widened(finding.scope, name) if machine else name,),
         (re.sub(r"\[\d+\]", "[*]", _VOLATILE.sub("*", finding.field)),),
         (finding.who.kind,) if finding.who.kind != "unknown" else (),
         (_VOLATILE.sub("*", finding.who.name),) if machine and finding.who.name else (),
@@ -71,16 +81,14 @@ def learned_from(
     )  # fmt: skip
 
 
-def _object(finding: DriftFinding, machine: bool) -> str:
-    name = _VOLATILE.sub("*", finding.object)
-    if not machine:
-        return name
-    if finding.scope == "kubernetes":
+def _widened(scope: Scope, name: str) -> str:
+    """A glob for this object and others of its kind."""
+    if scope == "kubernetes":
         return f"{name.partition(' ')[0]} **"
-    if finding.scope in ("files", "units") and name.startswith("/"):
+    if scope in ("files", "units") and name.startswith("/"):
         folder, last = posixpath.split(name)
         return f"{folder}/*{posixpath.splitext(last)[1]}"
-    return name if finding.scope == "compose" else "*"
+    return name if scope == "compose" else "*"
 
 
 def judged(

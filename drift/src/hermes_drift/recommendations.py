@@ -6,26 +6,36 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from hermes_drift.patterns import DriftPattern
 from hermes_drift.values import DriftFinding
 
 OLDER = "older than what is declared"
 """How the line of history ends that says so."""
 
 
-def advised(finding: DriftFinding) -> DriftFinding:
-    do, why = _choice(finding)
+MANY = 3
+"""So many edits by hand say that the declared state does not do."""
+
+
+def advised(finding: DriftFinding, pattern: DriftPattern | None = None) -> DriftFinding:
+    """`pattern`: the one that decided."""
+    do, why = _choice(finding, pattern)
     advice = replace(finding.advice, do=do, why=why)
     if do == "leave":
         advice = replace(advice, revert="")
     return replace(finding, advice=advice)
 
 
-def _choice(one: DriftFinding) -> tuple[str, str]:
+def _choice(one: DriftFinding, pattern: DriftPattern | None) -> tuple[str, str]:
     who = one.who
     if one.weight == "harmless":
         return "leave", one.why
     if one.weight == "dangerous":
         return "revert", "then find out how it happened"
+    if pattern is not None and pattern.says == "rejected":
+        return "revert", f"{pattern.by} rejected it ({pattern.finding})"
+    if one.edits >= MANY:
+        return "decide", f"{one.edits} edits by hand: adopt what is needed, or find out why it is"
     if any(line.endswith(OLDER) for line in one.history):
         return "revert", "the declared version was never installed here, or was rolled back"
     if one.field in ("missing", "mode", "owner", "group", "active", "loaded", "masked"):
@@ -44,7 +54,8 @@ def matching_skill(finding: DriftFinding, skills: Mapping[str, str]) -> str:
         if name in skills:
             return name
     # `nginx` of /etc/nginx/nginx.conf, web.service, or Deployment shop/web
-    subject = posixpath.basename(finding.object.rstrip("/")).partition(".")[0]
+    last = posixpath.basename(finding.object.rstrip("/"))
+    subject = last.rpartition(" ")[2].partition(".")[0]
     if len(subject) < 4:
         return ""
     word = re.compile(rf"\b{re.escape(subject)}\b", re.IGNORECASE)

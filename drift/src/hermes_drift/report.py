@@ -1,14 +1,10 @@
 """An audit as Markdown, saved beside it."""
 
 from datetime import UTC, datetime
+from itertools import groupby
 
-from hermes_drift.values import WEIGHTS, Audit, DriftFinding, ScopeResult, Who
+from hermes_drift.values import CALLED, DO, WEIGHTS, Audit, DriftFinding, ScopeResult, Who, mark
 
-CALLED = {"harmless": "harmless", "look": "needs a look", "dangerous": "dangerous"}
-DO = {
-    "revert": "revert to declared", "adopt": "adopt into Git", "leave": "leave it",
-    "decide": "decide",
-}  # fmt: skip
 KINDS = {"person": "a person", "controller": "a controller", "package": "a package", "unknown": ""}
 
 
@@ -20,7 +16,7 @@ def markdown(audit: Audit) -> str:
         "",
         f"{state}, {when:%Y-%m-%d %H:%M}",
         "",
-        "| scope | checked | findings | harmless | needs a look | dangerous |",
+        "| scope | checked | findings | harmless | notable | dangerous |",
         "|---|--:|--:|--:|--:|--:|",
     ]
     for result in audit.scopes:
@@ -38,8 +34,11 @@ def _scope(result: ScopeResult) -> list[str]:
         lines += ["", f"{result.checked} checked; all as declared."]
     lines += [f"\n**Not checked:** {_plain(one)}" for one in result.troubles]
     lines += [f"\n{_plain(one)}" for one in result.notes]
-    for one in result.findings:
-        lines += _finding(one)
+    for place, group in groupby(result.findings, key=lambda one: one.place):
+        findings = list(group)
+        lines += ["", f"### {_plain(place)}: {mark([one.weight for one in findings])}"]
+        for one in findings:
+            lines += _finding(one)
     return lines
 
 
@@ -47,7 +46,7 @@ def _finding(one: DriftFinding) -> list[str]:
     where = f" on {one.terminal}" if one.terminal not in ("", "local") else ""
     lines = [
         "",
-        f"### {one.id} {_plain(one.object)}: {_plain(one.field)}{where}",
+        f"#### {one.id} {_plain(one.object)}: {_plain(one.field)}{where}",
         "",
         f"- classification: **{CALLED[one.weight]}**: {_plain(one.why)}"
         + (f" (pattern `{one.pattern}`)" if one.pattern else ""),

@@ -12,12 +12,14 @@ from typing import Any, Literal
 
 from hermes_agent.core.effects import Actor
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.incidents import Incident
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import OFFERED
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.policy_shell import NotAllowed, PolicyShells, synthetic_session
 from hermes_agent.learning.service import Learning
 from hermes_drift.audit import AuditBaseline, Auditor, judge
+from hermes_drift.history import DAYS
 from hermes_drift.patterns import DriftPattern, learned_from
 from hermes_drift.report import markdown
 from hermes_drift.scopes.repository import Repository
@@ -26,6 +28,8 @@ from hermes_drift.values import SCOPES, WEIGHTS, Audit, CommandAnswer, Scope
 
 log = logging.getLogger("hermes.drift")
 
+INCIDENTS = 1000
+"""How many earlier incidents an audit may refer to."""
 POLICY = "observe"
 """The policy profile for reading live state."""
 SECONDS = 120.0
@@ -107,12 +111,14 @@ class Drift:
             await asyncio.to_thread(shutil.rmtree, own, ignore_errors=True)
         async with self._one:
             id = self.audits.next_id()
+            now = context.clock()
+            earlier = self.audits.earlier(repository.folder, now - DAYS * 86_400)
             known = AuditBaseline(
-                self.audits.patterns(), self.audits.earlier(repository.folder), await self._skills()
+                self.audits.patterns(), earlier, await self._skills(), await self._incidents(), now
             )
             judged = await judge(id, results, repository, known, context.redact)
             audit = Audit(
-                id, context.clock(), repository.folder, repository.commit,
+                id, now, repository.folder, repository.commit,
                 context.redact(repository.subject), tuple(judged),
             )  # fmt: skip
             self.audits.save(audit, markdown(audit))
@@ -121,6 +127,13 @@ class Drift:
     async def _skills(self) -> dict[str, str]:
         rows = await self._learning.list_skills()
         return {row["name"]: row["description"] for row in rows if row["state"] in OFFERED}
+
+    async def _incidents(self) -> dict[str, Incident]:
+        """Incidents of earlier signals that were resolved, the latest of each fingerprint."""
+        rows = await self._context.store.incidents.incidents(
+            open=False, limit=INCIDENTS, source="person"
+        )
+        return {one.fingerprint: one for one in reversed(rows) if one.state == "resolved"}
 
     def listed(self) -> list[dict[str, Any]]:
         """Newest first."""

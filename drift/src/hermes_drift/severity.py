@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 
+from hermes_drift.cluster.resources import ADMISSION_GROUPS
 from hermes_drift.matching import fits_any
 from hermes_drift.values import DriftFinding, Scope, Weight
 
@@ -35,8 +36,7 @@ POD_RIGHTS = re.compile(
     r"automountServiceAccountToken|allowPrivilegeEscalation|privileged|capabilities|runAs\w+)"
 )
 RULING = ("Role ", "ClusterRole ", "RoleBinding ", "ClusterRoleBinding ", "NetworkPolicy ",
-          "ValidatingWebhookConfiguration ", "MutatingWebhookConfiguration ", "PodSecurityPolicy ",
-          "ServiceAccount ")  # fmt: skip
+          "PodSecurityPolicy ", "ServiceAccount ")  # fmt: skip
 
 
 def weigh(finding: DriftFinding) -> Weighed:
@@ -110,6 +110,8 @@ def _packages(one: DriftFinding) -> Weighed:
 
 
 def _kubernetes(one: DriftFinding) -> Weighed:
+    if one.group in ADMISSION_GROUPS:
+        return "dangerous", "it decides what the cluster admits"
     if one.object.startswith(RULING):
         return "dangerous", "it controls access in the cluster"
     if one.field.endswith(".image"):

@@ -13,8 +13,8 @@ from hermes_drift.patterns import DriftPattern
 from hermes_drift.values import Audit, DriftFinding
 
 PATTERNS = "patterns.json"
-REMEMBERED = 50
-"""How many earlier audits of a repository a new one refers to."""
+REMEMBERED = 200
+"""How many earlier audits a new one refers to, at least."""
 
 
 class Audits:
@@ -49,10 +49,15 @@ class Audits:
             f"no finding {id!r} in {audit.id}", f"`hermes drift show {audit.id}` lists them"
         )
 
-    def earlier(self, repository: str) -> Sequence[Audit]:
-        """Audits of the same repository, newest first."""
-        recent = self.readable(self.ids()[: 4 * REMEMBERED])
-        return [audit for audit in recent if audit.repository == repository][:REMEMBERED]
+    def earlier(self, repository: str, since: float) -> Sequence[Audit]:
+        """Audits of the same repository, newest first: the latest, and all since this time."""
+        found = []
+        for number, audit in enumerate(self.readable(self.ids())):
+            if number >= REMEMBERED and audit.at < since:
+                break
+            if audit.repository == repository:
+                found.append(audit)
+        return found
 
     def readable(self, ids: Iterable[str]) -> Iterator[Audit]:
         for id in ids:

@@ -1,6 +1,6 @@
 """The values of a drift audit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -12,8 +12,33 @@ Weight = Literal["harmless", "look", "dangerous"]
 """`look`: somebody should look at it. `dangerous`: they should at once."""
 WEIGHTS: tuple[Weight, ...] = ("harmless", "look", "dangerous")
 
+CALLED: Mapping[str, str] = {"harmless": "harmless", "look": "notable", "dangerous": "dangerous"}
+DO = {
+    "revert": "revert to declared", "adopt": "adopt into Git", "leave": "leave it",
+    "decide": "decide",
+}  # fmt: skip
+
 SecretFilter = Callable[[str], str]
 """Takes secrets out of a text."""
+
+
+def place_of(scope: str, namespace: str) -> str:
+    """The part of a report that a finding belongs to."""
+    if scope != "kubernetes":
+        return scope
+    return f"namespace {namespace}" if namespace else "cluster-scoped"
+
+
+def fingerprint_of(repository: str, terminal: str, object: str) -> str:
+    """Of the signal that dangerous drift of an object raises."""
+    return f"drift {repository} {terminal} {object}"
+
+
+def mark(weights: Sequence[str]) -> str:
+    """`dangerous (1 dangerous, 2 notable)`: the worst, then how many there are of each."""
+    counts = [(weights.count(one), CALLED[one]) for one in reversed(WEIGHTS)]
+    given = [(count, word) for count, word in counts if count]
+    return f"{given[0][1]} ({', '.join(f'{count} {word}' for count, word in given)})"
 
 
 class Who(Struct, frozen=True, omit_defaults=True):
@@ -54,6 +79,10 @@ class DriftFinding(Struct, frozen=True, omit_defaults=True):
     source: str = ""
     """The file of the repository that declares it."""
     terminal: str = ""
+    namespace: str = ""
+    """Of a Kubernetes object; empty for one of the whole cluster."""
+    group: str = ""
+    """The API group of a Kubernetes object."""
     who: Who = Who()
     weight: Weight = "look"
     why: str = ""
@@ -63,12 +92,19 @@ class DriftFinding(Struct, frozen=True, omit_defaults=True):
     skill: str = ""
     advice: Advice = Advice()
     history: tuple[str, ...] = ()
+    edits: int = 0
+    """How often people have changed the object lately, this time included; 0 if nobody is known to
+    have."""
     id: str = ""
 
     @property
     def key(self) -> tuple[str, str, str, str]:
         """The same for the same drift in another audit, whatever the values."""
         return (self.terminal, self.scope, self.object, self.field)
+
+    @property
+    def place(self) -> str:
+        return place_of(self.scope, self.namespace)
 
 
 class ScopeResult(Struct, frozen=True, omit_defaults=True):

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct, field
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.command_results import ended_notice
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.messages import (
     AssistantMessage,
@@ -119,8 +120,13 @@ class ConversationState(Struct, dict=True):
     tools_used: set[str] = set()
     """Tools that succeeded in this session."""
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By call and arguments: failures that the same call will have again."""
+    failing: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """The last call, if it failed in a way that another call between may change, and how often."""
     """Failures of the model's calls in this turn, by name and arguments. Those of programs do not
     count: they may poll."""
+    notices: list[str] = []
+    """Ended background commands that the model has not been told of."""
     todo: str = ""
     """The to-do list as the model last wrote it."""
     active_skills: list[ActivatedSkill] = []
@@ -192,7 +198,7 @@ class ConversationState(Struct, dict=True):
     def stuck(self) -> HermesError | None:
         """The error when the model repeats a failing call."""
         name, count = max(
-            ((name, count) for (name, _), count in self.failures.items()),
+            ((name, count) for (name, _), count in (self.failures + self.failing).items()),
             key=lambda one: one[1],
             default=("", 0),
         )
@@ -240,11 +246,15 @@ class ConversationState(Struct, dict=True):
             case ev.TurnStarted():
                 self.turn_began = recorded.number
                 self.turns += 1
-                self.turn, self.extensions, self.failures = UsageTotals(), {}, Counter()
+                self.turn, self.extensions = UsageTotals(), {}
+                self.failures, self.failing = Counter(), Counter()
                 self.questions, self.answers, self.agreed, self.budget = {}, {}, {}, None
                 self.interactive, self.interrupted, self.last_text = False, False, ""
                 self.active_skills, self.recalled = [], []
+            case ev.CommandEnded() as ended if not (ended.known or ended.wake):
+                self.notices.append(ended_notice(ended))
             case ev.MessageTaken() as taken:
+                self._give_notices()
                 self._add_rewind_point(recorded.number)
                 self._add_user_message(taken)
             case ev.Rewound(to=to):
@@ -386,13 +396,24 @@ class ConversationState(Struct, dict=True):
         call.finished = done
         if done.ok:
             self.tools_used.add(done.tool)
-        elif done.data.get("retry") in ("changed", "never") and not call.by:
-            self.failures[call.call.name, call.call.arguments] += 1
+        if not call.by:
+            self._count_failure((call.call.name, call.call.arguments), done)
         if done.tool == TODO and done.ok:
             self.todo = str(done.data.get("list", ""))
         if done.usage.total or done.cost:
             self._spend(done.usage, done.cost)
         self._close_calls()
+
+    def _count_failure(self, same: tuple[str, str], done: ev.CallFinished) -> None:
+        if done.ok or same not in self.failing:
+            self.failing.clear()
+        if done.ok:
+            return
+        match done.data.get("retry", ""):
+            case "changed" | "never":
+                self.failures[same] += 1
+            case "":
+                self.failing[same] += 1
 
     def _call(self, effect: str) -> PendingCall:
         """In a branch, the effects of copied events carry the name of the session they ran in."""
@@ -410,6 +431,12 @@ class ConversationState(Struct, dict=True):
                     ToolMessage(call.call.id, call.call.name, done.text, done.ok, done.files)
                 )
         self.calls, self.inner = [], []
+        self._give_notices()
+
+    def _give_notices(self) -> None:
+        notices, self.notices = self.notices, []
+        for notice in notices:
+            self._append_message(UserMessage(notice))
 
     def _count_time(self, recorded: ev.Recorded, worked: float | None) -> None:
         """Count working time only, not time spent waiting for people, between runtimes or between

@@ -22,10 +22,11 @@ Skills are procedures that were written down. When one fits the task, open it wi
 you begin, and follow it as far as what you see agrees with it."""
 
 CONTEXT_FILES = ("AGENTS.md", ".hermes.md", "HERMES.md", ".cursorrules")
-"""Workspace files that are included in the prompt, in this order."""
+"""Files of the workspace, and of the folders above it in its repository, that are included in the
+prompt, in this order."""
 
-CONTEXT_FILE_CHARS = 8_000
-"""How much of each is included."""
+CONTEXT_FILE_CHARS, CONTEXT_CHARS = 8_000, 32_000
+"""How much of each is included, and of all; the nearest first."""
 
 
 class PromptContext(Struct, frozen=True):

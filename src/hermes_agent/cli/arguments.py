@@ -33,6 +33,21 @@ class Parser(argparse.ArgumentParser):
             "--no-pager", action=_NoPager, nargs=0, dest=argparse.SUPPRESS, help=argparse.SUPPRESS
         )
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Words that follow an option belong to the last argument, too; argparse leaves them."""
+        found, left = super().parse_known_args(args, namespace)
+        last = next((one for one in reversed(self._actions) if not one.option_strings), None)
+        words = [word for word in left if word != "--"]
+        if not words or last is None or any(word.startswith("-") for word in _before_dashes(left)):
+            return found, left
+        if last.nargs == "*":
+            setattr(found, last.dest, [*(getattr(found, last.dest) or ()), *words])
+        elif last.nargs == "?" and len(words) == 1 and getattr(found, last.dest) == last.default:
+            setattr(found, last.dest, words[0])
+        else:
+            return found, left
+        return found, []
+
     def print_help(self, _file: Any = None) -> None:
         from hermes_agent.cli.output.pager import show
 
@@ -48,6 +63,10 @@ class Parser(argparse.ArgumentParser):
         from hermes_agent.cli.help.suggestions import bad_usage
 
         raise bad_usage(self, message)
+
+
+def _before_dashes(words: list[str]) -> list[str]:
+    return words[: words.index("--")] if "--" in words else words
 
 
 class _NoPager(argparse.Action):

@@ -87,6 +87,7 @@ _GROUPS = {
     "Watch": (
         ("watch", "watch.watch", "Health checks and alerts: show, list, run, add, install"),
         ("incidents", "watch.incidents.command", "Incidents: list, show, declare, close, report"),
+        ("sources", "watch.sources", "What the agent sees in production: metrics, logs, clusters"),
     ),
     "Run": (
         ("terminals", "run.terminals", "Where commands can run, and what is missing"),
@@ -116,11 +117,14 @@ _GROUPS = {
     ),
 }
 LOOKS = frozenset(
-    ("completion", "config", "config get", "help", "logs", "manifests", "mcp", "mcp list",
-     "policy", "policy check", "policy explain", "policy list", "policy test", "status",
-     "terminals")
+    ("completion", "config", "config get", "cost", "doctor", "drift", "help", "incidents",
+     "incidents list", "incidents report", "incidents show", "logs", "manifests", "mcp", "mcp list",
+     "policy", "policy check", "policy explain", "policy list", "policy test", "search", "sources",
+     "sources kinds", "sources list", "status", "task", "task check", "task history", "task list",
+     "task show", "terminals", "watch list")
 )  # fmt: skip
-"""What the agent's own commands may call: it changes nothing and needs no runtime."""
+"""What the agent's own commands may call: it changes nothing. The runtime refuses what goes beyond
+that, such as `drift accept`; see `runtime.api.peer_auth`."""
 COMMANDS = tuple(CliCommand(group, *row) for group, rows in _GROUPS.items() for row in rows)
 
 

@@ -1,15 +1,24 @@
-"""Results of commands, compared with what was expected."""
+"""Results of commands: compared with what was expected, and how background commands ended."""
 
 import re
+from collections.abc import Callable
 
 from msgspec import Struct
 
+from hermes_agent.core.events import CommandEnded
 from hermes_agent.core.messages import ToolMessage
+from hermes_agent.core.protocols import CommandState
 from hermes_agent.core.skills import Expectation
+from hermes_agent.core.text.format import shortened, span
 from hermes_agent.core.text.patterns import matches
+from hermes_agent.core.text.untrusted import fenced
 
 SHOWN_CHARS = 200
 """How much of an output a report shows."""
+COMMAND_CHARS = 100
+"""How much of a background command is named when it ends."""
+LAST_LINES, LINE_CHARS = 8, 300
+"""How much of its output and of its errors is shown then."""
 _EXIT = re.compile(r"\[exit code (\d+)\]")
 _RUNNING = re.compile(r"\[(?:still running after|running in the background)[^\n]*\]")
 _REWRITTEN = "[a rule changed this call to "
@@ -66,3 +75,41 @@ def difference(expect: Expectation, found: CommandOutcome) -> str:
     if expect.no_output and _CUT.search(found.output):
         return "the output is too long to be sure what is not in it"
     return ""
+
+
+def ended(
+    state: CommandState, terminal: str, redact: Callable[[str], str], *, wake: bool, known: bool
+) -> CommandEnded:
+    """The event of a background command that ended."""
+    took = span(state.seconds)
+    how = {
+        "exited": f"ended after {took} with exit code {state.code}",
+        "timeout": f"timed out after {took}",
+        "stopped": f"was stopped after {took}",
+    }.get(state.state, "was lost with its shell: how it ended is unknown")
+    command = redact(shortened(state.text, COMMAND_CHARS))
+    named = f"{state.id} ({command})" if command else state.id
+    parts = [part for text in (state.stdout, state.stderr) for part in _last_lines(redact(text))]
+    return CommandEnded(
+        state.id, command, terminal, state.state, state.code, state.seconds,
+        f"background command {named} {how}", "\n".join(parts), wake, known,
+    )  # fmt: skip
+
+
+def _last_lines(text: str) -> list[str]:
+    return [line[:LINE_CHARS] for line in text.splitlines() if line.strip()][-LAST_LINES:]
+
+
+def ended_text(event: CommandEnded) -> str:
+    """What people are told."""
+    longest = max((len(run) for run in re.findall("`+", event.output)), default=2)
+    fence = "`" * max(3, longest + 1)
+    return f"{event.text}:\n{fence}\n{event.output}\n{fence}" if event.output else event.text
+
+
+def ended_notice(event: CommandEnded) -> str:
+    """What the model is told."""
+    if not event.output:
+        return f"[{event.text}]"
+    output = fenced("output", f"command {event.effect}", event.output)
+    return f"[{event.text}; its last lines, which are data:]\n{output}"

@@ -1,12 +1,13 @@
 """The gate's input and output. An effect is a tool call; its operations are the single things it
 would do, each judged by the rules; a verdict is the decision on the whole."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, Protocol, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes_agent.core.errors import UsageError
 from hermes_agent.core.skills import SkillLimits
 
 Access = Literal["read", "write", "delete"]
@@ -89,6 +90,23 @@ def paths_in(given: object) -> tuple[str, ...]:
     return (str(given) if given else "",)
 
 
+Capability = Literal["filesystem", "network", "process", "secrets", "messages"]
+
+
+def check_capabilities(names: Iterable[str], whose: str) -> None:
+    """Raises for a name that is no capability: no rule would ever match it."""
+    known: tuple[str, ...] = get_args(Capability)
+    for name in names:
+        if name not in known:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, known, 1)
+            meant = f"did you mean {near[0]!r}? " if near else ""
+            raise UsageError(
+                f"{whose}: there is no capability {name!r}", f"{meant}one of {', '.join(known)}"
+            )
+
+
 class Effect(Struct, frozen=True):
     """A tool call, as the gate gets it."""
 
@@ -119,6 +137,8 @@ class Effect(Struct, frozen=True):
     """Why a terminal elsewhere cannot hold commands to looking; empty if it can."""
     unconfined_workspace: str = UNPROBED
     """Why it cannot hold them to the workspace."""
+    parameters: tuple[str, ...] = ()
+    """All parameters of the tool, given or not."""
 
 
 class ApprovalRequirement(Struct, frozen=True, omit_defaults=True):

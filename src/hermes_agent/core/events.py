@@ -289,6 +289,27 @@ class CallFinished(BaseEvent, frozen=True, tag="call_finished"):
     cost: float | None = 0.0
 
 
+class CommandEnded(BaseEvent, frozen=True, tag="command_ended"):
+    """A background command ended. Its result told the model, if it is `known`; otherwise a message
+    does (`wake`), or the model reads this after its next calls or before the next message."""
+
+    effect: str
+    """The command's id."""
+    command: str
+    terminal: str
+    state: str
+    """`exited`, `timeout`, `stopped` or `lost`."""
+    code: int | None
+    seconds: float
+    text: str
+    """What happened, in a sentence."""
+    output: str = ""
+    """Its last lines."""
+    wake: bool = False
+    """A turn starts because of it."""
+    known: bool = False
+
+
 class CallParked(BaseEvent, frozen=True, tag="call_parked"):
     """Nobody knows whether the effect happened. The turn waits for a person."""
 
@@ -424,9 +445,9 @@ class TurnFinished(BaseEvent, frozen=True, tag="turn_finished"):
 Event = (
     SessionOpened | ModelChosen | SessionTitled | Rewound | Branched | TurnStarted | TurnResumed
     | MessageTaken | ImageDescribed | ModelRequested | ModelRetried | ModelRouted | CostCharged
-    | Replied | CallMade | CallJudged | CallIntended | CallFinished | CallParked | ParkDecided
-    | QuestionAsked | ApprovalGiven | QuestionAnswered | InterruptAsked | BudgetReached
-    | BudgetWarned | Compacted | Summarised | NoticeIssued | TurnFinished
+    | Replied | CallMade | CallJudged | CallIntended | CallFinished | CommandEnded | CallParked
+    | ParkDecided | QuestionAsked | ApprovalGiven | QuestionAnswered | InterruptAsked
+    | BudgetReached | BudgetWarned | Compacted | Summarised | NoticeIssued | TurnFinished
 )  # fmt: skip
 """The events that the journal stores."""
 

@@ -201,6 +201,22 @@ class ChatBinding(Struct, frozen=True, omit_defaults=True):
     """In a group: the hashes of known people who have written there."""
 
 
+class SessionPlace(Struct, frozen=True):
+    """Where a session talks to people."""
+
+    source: str = ""
+    """Such as `cli`, `job` or the name of a channel."""
+    chat: Chat | None = None
+
+    @property
+    def targets(self) -> frozenset[str]:
+        """Its source, and its channel, chat and thread as targets."""
+        chat = self.chat
+        if chat is None:
+            return frozenset({self.source})
+        return frozenset({chat.channel, Chat(chat.channel, chat.chat).target, chat.target})
+
+
 CHAT_KEY = "chat"
 
 

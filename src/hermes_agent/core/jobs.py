@@ -65,8 +65,8 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     model: str = ""
     terminals: tuple[str, ...] = ()
     policy: str = ""
-    workspace: str = ""
-    """Empty means its own folder in the home."""
+    folder: str = ""
+    """Where it runs; empty means its own folder in the home."""
     dollars: float | None = None
     tokens: int | None = None
     """The budget of one run."""
@@ -159,6 +159,10 @@ class Run(Struct, frozen=True, omit_defaults=True):
     """Alerts already sent: `late`, `missed`, `failed`, `parked`."""
     slots: int = 1
     """How many slots it stands for, this one and earlier ones: many missed ones share a run."""
+    sent_to: tuple[str, ...] = ()
+    """The targets of its result."""
+    unsent: str = ""
+    """Why its result was not sent, or not everywhere."""
 
 
 class NewRun(Struct, frozen=True, omit_defaults=True):

@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from hermes_agent.core.effects import Confinement, OutsideCalls
-from hermes_agent.core.messages import Chunk, ModelFacts, Request
+from hermes_agent.core.messages import Chunk, Media, ModelFacts, Request
 
 
 class Model(Protocol):
@@ -164,6 +164,19 @@ class Terminal(Protocol):
     async def destroy(self) -> None:
         """Kill everything that was started here and remove what was created for the session."""
         ...
+
+
+class MediaModels(Protocol):
+    """Models for pictures and sound, as the settings choose them. A `HermesError` says what is not
+    configured."""
+
+    async def draw(self, prompt: str, size: str) -> Media: ...
+
+    async def speak(self, text: str) -> Media | None:
+        """None if nothing in the text can be spoken."""
+        ...
+
+    async def transcribe(self, sound: Media) -> str: ...
 
 
 class Clock(Protocol):

@@ -5,7 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from hermes_agent.core.effects import ApprovalRequirement, Risk
-from hermes_agent.core.events import CallJudged
+from hermes_agent.core.events import CallJudged, CommandEnded
 from hermes_agent.core.messages import Media, Usage
 from hermes_agent.core.skills import ActivatedSkill, RecallResult, SkillLimits
 
@@ -102,6 +102,28 @@ class SessionMessage(Struct, frozen=True):
     skills: tuple[ActivatedSkill, ...] = ()
     waits: bool = False
     """Waits for the current turn to end instead of joining it at its next step."""
+
+
+class AfterCommand(Struct, frozen=True):
+    """A message to send when a background command ends."""
+
+    key: str
+    target: str
+    text: str
+
+
+class BackgroundCommand(Struct, frozen=True):
+    """A background command whose end has not been reported everywhere."""
+
+    id: str
+    session: str
+    terminal: str
+    wake: bool
+    """Its end starts a turn."""
+    known: bool
+    """The model has read how it ended."""
+    ended: CommandEnded | None
+    messages: tuple[AfterCommand, ...]
 
 
 class Turn(Struct, frozen=True):

@@ -109,3 +109,18 @@ class RecallResult(Struct, frozen=True, omit_defaults=True):
     """Matching candidates that were not offered, to measure how it goes without them."""
     sessions: tuple[str, ...] = ()
     notes: tuple[int, ...] = ()
+
+
+class Snippet(Struct, frozen=True):
+    """A command in a skill's text that is replaced by its output."""
+
+    start: int
+    end: int
+    command: str
+
+
+class OpenedSkill(Struct, frozen=True):
+    opened: ActivatedSkill
+    text: str
+    """What the model reads, with parameters filled in."""
+    snippets: tuple[Snippet, ...] = ()

@@ -14,21 +14,25 @@ from typing import Any, Literal, Protocol, TypeVar, get_type_hints
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.effects import Access, Confinement, Origin, OutsideCalls, Permit
+from hermes_agent.core.effects import (
+    Access,
+    Confinement,
+    Origin,
+    OutsideCalls,
+    Permit,
+    check_capabilities,
+)
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.knowledge import NoteEdit, View
 from hermes_agent.core.messages import Media, ToolSpec, Usage
-from hermes_agent.core.protocols import Clock, Terminal
+from hermes_agent.core.protocols import Clock, MediaModels, Terminal
 from hermes_agent.core.settings.root import Settings
 from hermes_agent.core.settings.sources import SourceKind
-from hermes_agent.core.skills import ActivatedSkill, SkillLimits
+from hermes_agent.core.skills import OpenedSkill, SkillLimits
 from hermes_agent.core.tool_results import ToolResult
 
 AT = "at"
 """The argument with which the model picks a terminal, on every `located` tool."""
-
-Capability = Literal["filesystem", "network", "process", "secrets", "messages"]
-
 
 DELEGATE = "delegate"
 """The tool that hands work to subagents."""
@@ -195,21 +199,6 @@ class ToolAuthoring(Protocol):
         ...
 
 
-class Snippet(Struct, frozen=True):
-    """A command in a skill's text that is replaced by its output."""
-
-    start: int
-    end: int
-    command: str
-
-
-class OpenedSkill(Struct, frozen=True):
-    opened: ActivatedSkill
-    text: str
-    """What the model reads, with parameters filled in."""
-    snippets: tuple[Snippet, ...] = ()
-
-
 class KnowledgeService(Protocol):
     """Memory and skills, as tools use them. `by` is the session, effect and model that write."""
 
@@ -287,6 +276,10 @@ class Messenger(Protocol):
         """Queue it, once per key; returns where it goes, in words."""
         ...
 
+    async def send_after(self, key: str, target: str, text: str, command: str) -> Sequence[str]:
+        """The same, but only when a background command of the session ends, with its outcome."""
+        ...
+
 
 class Proxy(Protocol):
     """Network access for a program that cannot use the guarded client. Resolves names itself and
@@ -327,6 +320,7 @@ class ToolServices(Struct, frozen=True):
     incident: IncidentActions | None = None
     jobs: JobActions | None = None
     messenger: Messenger | None = None
+    media: MediaModels | None = None
     bounds: tuple[SkillLimits, ...] = ()
     """Limits of the active skills."""
     model: str = ""
@@ -366,6 +360,8 @@ class ToolContext(Struct, frozen=True):
     reach: EgressCheck | None = None
     clock: Clock = time.time
     settings: Settings = Settings()
+    place: str = ""
+    """The name of the terminal."""
     workspace: str = ""
     """The session's folder on this machine; tools that are not `located` resolve paths in it."""
     results: Path | None = None
@@ -447,6 +443,7 @@ class Tool:
     """JSON Schema of the arguments, if the function takes them as one object."""
 
     def __post_init__(self, function: Callable[..., Any]) -> None:
+        check_capabilities(self.capabilities, f"tool {self.name!r}")
         object.__setattr__(self, "_function", function)
 
     async def run(self, permit: Permit, context: ToolContext, arguments: Mapping[str, Any]) -> Any:

@@ -28,7 +28,9 @@ log = logging.getLogger("hermes.gateway")
 
 POLL_SECONDS = 1.0
 """How often to check whether config.yaml or the secrets have changed."""
-COMMON = frozenset({"enabled", "home", "allow", "owners", "policy", "listen"})
+COMMON: Mapping[str, type] = {
+    "enabled": bool, "home": str, "allow": list, "owners": list, "policy": str, "listen": str,
+}  # fmt: skip
 """Settings that every channel has."""
 CLEANUP_SECONDS = 86_400.0
 RETRY_SECONDS = 1.0
@@ -49,6 +51,7 @@ class ChannelHost:
         self._domains = domains
         self.context = domains.context
         self._outbound = domains.outbound
+        self._outbound.available = self.titles
         self.ledger = domains.context.store.gateway
         self._registry = registry
         self._sleep = sleep
@@ -122,8 +125,8 @@ class ChannelHost:
     def _unknown(self, name: str) -> list[str]:
         """Settings that the channel does not have, such as misspelt ones."""
         given = self.context.settings.channels.get(name, {})
-        known = {field.name for field in self._supervisors[name].manifest.fields} | COMMON
-        return sorted(set(given) - known)
+        known = {field.name for field in self._supervisors[name].manifest.fields}
+        return sorted(set(given) - known - set(COMMON))
 
     # the channel directory
 
@@ -138,6 +141,9 @@ class ChannelHost:
     def channel(self, name: str) -> "Channel | None":
         supervisor = self._supervisors.get(name)
         return supervisor.connection.channel if supervisor else None
+
+    def titles(self) -> Mapping[str, str]:
+        return {name: one.title for name, one in self.registry.manifests().items()}
 
     def manifest(self, name: str) -> "Manifest | None":
         return self.registry.manifests().get(name)

@@ -45,6 +45,18 @@ def lock_owner(home: str) -> int | None:
     return None
 
 
+def supervisor(home: str) -> tuple[int, str]:
+    """The process that restarts the runtime after a crash (0: none), and why it gave up."""
+    try:
+        word, _, why = Path(paths.supervisor_note(home)).read_text(encoding="utf-8").partition(" ")
+        pid = int(word)
+    except (OSError, ValueError):
+        return 0, ""
+    if pid and not (alive(pid) and b"supervisor.sh" in _proc(pid, "cmdline")):
+        return 0, ""
+    return pid, why.strip()
+
+
 def is_runtime(pid: int) -> bool:
     """Whether a process was started as `hermes serve`; other programs may own a home too."""
     try:

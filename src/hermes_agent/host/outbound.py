@@ -18,6 +18,8 @@ from hermes_agent.host.context import RuntimeContext
 HOME = "home"
 """The setting of a channel that names its default chat."""
 ALL = "all"
+PHONE = "phone"
+"""The first channel in config.yaml that has a home chat."""
 ORIGIN = "origin"
 LOCAL = "local"
 
@@ -39,9 +41,14 @@ def _resolve(channels: Channels, target: str, origin: str) -> list[Chat]:
         return []
     if target == ORIGIN:
         return [chat_of(origin)] if origin else []
-    if target == ALL:
-        homes = [name for name, given in channels.items() if given.get(HOME)]
-        return [_home(channels, name) for name in homes]
+    homes = [name for name, given in channels.items() if given.get(HOME)]
+    if target == PHONE and not homes:
+        raise UsageError(
+            "no channel has a home chat",
+            f"`hermes gateway setup` adds one, or set channels.CHANNEL.{HOME}",
+        )
+    if target in (ALL, PHONE):
+        return [_home(channels, name) for name in (homes if target == ALL else homes[:1])]
     chat = chat_of(target)
     if chat.channel not in channels:
         known = ", ".join(sorted(channels)) or "none"
@@ -67,6 +74,12 @@ class OutboundMessages:
         self._context = context
         self.wake: Callable[[str], None] = lambda _channel: None
         """Called with each channel that has a new message; set by the gateway."""
+        self.available: Callable[[], Mapping[str, str]] = dict
+        """Names and titles of the channels that could be set up; set by the gateway."""
+
+    def titles(self) -> Mapping[str, str]:
+        """Of all channels by name, whether they are set up or not."""
+        return {**{name: name for name in self._context.settings.channels}, **self.available()}
 
     def chats(self, targets: Sequence[str], origin: str = "") -> list[Chat]:
         return places(self._context.settings.channels, targets, origin)

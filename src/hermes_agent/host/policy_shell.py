@@ -85,20 +85,29 @@ class PolicyShell:
         self._ran = 0
 
     async def run(self, command: str, seconds: float) -> CommandState:
+        effect = await self._effect(command)
+        terminal, gate = self.terminal, self._shells.gate(self._session)
+        verdict = await self._shells.require_allowed(self._session, effect, terminal.trace)
+        given = ShellCommand(f"run-{self._ran}", command, seconds)
+        outside = outside_calls(gate, effect, terminal.trace)
+        return await terminal.run(as_allowed(given, verdict, outside))
+
+    async def judge(self, command: str) -> Verdict:
+        """What the gate says of a command; it is not run."""
+        effect = await self._effect(command)
+        return await self._shells.gate(self._session).judge(effect, self.terminal.trace)
+
+    async def _effect(self, command: str) -> Effect:
         self._ran += 1
         terminal, session = self.terminal, self._session
         far = self._kind != "local"
-        effect = Effect(
+        return Effect(
             f"{session.id}-{self._ran}", "terminal", {"command": command}, session.id,
             terminal.workspace, await terminal.where(), self.name, self._kind,
             ("process", "filesystem"), command, actor=self._by, time=self._clock(), strict=True,
             unconfined=await terminal.unconfined() if far else UNPROBED,
             unconfined_workspace=await terminal.unconfined("workspace") if far else UNPROBED,
         )  # fmt: skip
-        verdict = await self._shells.require_allowed(session, effect, terminal.trace)
-        given = ShellCommand(f"run-{self._ran}", command, seconds)
-        outside = outside_calls(self._shells.gate(session), effect, terminal.trace)
-        return await terminal.run(as_allowed(given, verdict, outside))
 
     async def close(self) -> None:
         await self.terminal.destroy()

@@ -43,6 +43,7 @@ RESPONDER = "builtin/responder"
 TOOLS = (
     "terminal", "process", "read_file", "write_file", "patch", "search_files", "read_on", "todo",
     "delegate", "skill", "write_skill", "recall", "memory", "execute_code", "incident",
+    "find_tools", "use_tool",
 )  # fmt: skip
 """Tools of an incident's session."""
 

@@ -51,6 +51,8 @@ BROKEN = 5
 ENDED = 50
 """How many of the last ended incidents are checked for a missing report."""
 BRIEF = "brief"
+ALIKE = "alike"
+"""The key of a timeline entry that names earlier incidents of the same kind."""
 
 
 class Commander:
@@ -295,14 +297,26 @@ class Commander:
                 return
 
     async def _brief(self, incident: Incident, run: RunCommand, found: Findings) -> str:
+        alike = await earlier(self._backend, incident)
+        await self._note_alike(incident.id, alike)
         return brief(
             incident,
             await self._backend.incidents.signals(incident=incident.id, limit=5),
             await check_all(incident.checks, run),
             await near(self._backend, incident),
             found,
-            await earlier(self._backend, incident),
+            alike,
         )
+
+    async def _note_alike(self, id: str, alike: Sequence[Incident]) -> None:
+        """Put the earlier incidents on the timeline, once."""
+        causes = [(one.id, one.diagnosis) for one in alike if one.diagnosis is not None]
+        entries = await self._backend.incidents.timeline(id)
+        if not causes or any(ALIKE in entry.data for entry in entries):
+            return
+        named = ", ".join(f"{one}: {why.category} in {why.component}" for one, why in causes)
+        note = self._backend.redact(f"like {named}"), {ALIKE: [one for one, _ in causes]}
+        await self._backend.incidents.change(id, [("note", *note)], (), OPEN)
 
     async def _end_of(self, incident: Incident, session: str, key: str) -> ev.TurnFinished:
         """Wait for the end of a turn; closing the incident interrupts it."""

@@ -23,6 +23,7 @@ from hermes_agent.host.responses import body_of, reply
 from hermes_agent.incidents.alerts.ingest import OutsideSignal
 
 if TYPE_CHECKING:
+    from hermes_agent.incidents.monitoring.wording import ProposedCheck
     from hermes_agent.incidents.service import IncidentService
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -53,6 +54,14 @@ class Closing(Struct, forbid_unknown_fields=True):
     by: str = "cli"
 
 
+class Proposing(Struct, forbid_unknown_fields=True):
+    """The body of `POST /v1/checks/propose`: without words, what runs is looked at."""
+
+    words: str = ""
+    name: str = ""
+    terminal: str = ""
+
+
 class IncidentApi:
     def __init__(
         self, context: RuntimeContext, sessions: Sessions, incidents: "IncidentService"
@@ -74,6 +83,8 @@ class IncidentApi:
             ("POST", "/v1/signals", self.signal),
             ("POST", "/v1/signals/{kind}", self.alerts),
             ("GET", "/v1/checks", self.checks),
+            ("POST", "/v1/checks/propose", self.propose),
+            ("POST", "/v1/checks/jobs", self.add_jobs),
             ("POST", "/v1/checks/{name}/run", self.run_check),
         )
 
@@ -175,6 +186,26 @@ class IncidentApi:
                 "troubles": self._incidents.troubles,
             }
         )
+
+    async def propose(self, request: Request) -> Response:
+        """Checks that a person may agree to; each was tried."""
+        asked, incidents = body_of(await request.body(), Proposing), self._incidents
+        proposals = incidents.proposals
+        found: list[ProposedCheck]
+        skipped: list[str] = []
+        if asked.words:
+            found = [await proposals.read(asked.words, asked.terminal, asked.name)]
+        else:
+            known = await incidents.watched()
+            found, skipped = await proposals.discover(known, asked.terminal)
+        redact = self._context.redact
+        found = [replace(one, detail=redact(one.detail)) for one in found]
+        return reply({"checks": found, "skipped": [redact(one) for one in skipped]})
+
+    async def add_jobs(self, request: Request) -> Response:
+        """Have the jobs that run the checks, if nobody removed them."""
+        await self._incidents.add_jobs()
+        return reply({})
 
     async def run_check(self, request: Request) -> Response:
         done = await self._incidents.scheduler.run_check(request.path_params["name"])

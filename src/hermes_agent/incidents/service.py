@@ -25,10 +25,11 @@ from hermes_agent.core.incidents import (
     NoticeKind,
     WatchedCheck,
 )
+from hermes_agent.core.messages import Prompt, Request, UserMessage
 from hermes_agent.core.ports import Sessions, SwitchModel
 from hermes_agent.core.supervise import every, supervise
 from hermes_agent.host.context import RuntimeContext
-from hermes_agent.host.outbound import OutboundMessages
+from hermes_agent.host.outbound import ALL, LOCAL, OutboundMessages
 from hermes_agent.host.policy_shell import PolicyShells
 from hermes_agent.learning.service import Learning
 
@@ -38,8 +39,10 @@ if TYPE_CHECKING:
     from hermes_agent.incidents.backend import IncidentBackend
     from hermes_agent.incidents.commander import Commander
     from hermes_agent.incidents.monitoring.logs import LogReader
+    from hermes_agent.incidents.monitoring.proposals import CheckProposals
     from hermes_agent.incidents.monitoring.runner import CheckRunner
     from hermes_agent.incidents.monitoring.scheduler import CheckOutcome, CheckScheduler
+    from hermes_agent.incidents.monitoring.wording import ProposedCheck
     from hermes_agent.incidents.notifications import IncidentNotifications
     from hermes_agent.incidents.reports.daily import Briefing
     from hermes_agent.policy.files.schema import PolicyProblem
@@ -50,8 +53,14 @@ POLL_SECONDS = 1.0
 """How often a home without checks is polled for them."""
 RETRY_SECONDS = 5.0
 HEALTH, AUDIT, BRIEFING = "builtin:health", "builtin:audit", "builtin:briefing"
-WATCH_JOBS = {HEALTH: "every 5m", AUDIT: "0 * * * *", BRIEFING: "0 8 * * *"}
-"""The three levels of checks, and their schedules."""
+WATCH_JOBS = {
+    HEALTH: ("every 5m", LOCAL), AUDIT: ("0 * * * *", LOCAL), BRIEFING: ("0 8 * * *", ALL),
+}  # fmt: skip
+"""The three levels of checks: when they run, and where their results go."""
+
+
+async def _charged(_tokens: int, _dollars: float | None) -> None:
+    """The day's budget is the only one."""
 
 
 class IncidentService:
@@ -64,7 +73,7 @@ class IncidentService:
         shells: PolicyShells,
         outbound: OutboundMessages,
         learning: Learning,
-        have_jobs: Callable[[Mapping[str, str]], Awaitable[None]],
+        have_jobs: Callable[[Mapping[str, tuple[str, str]]], Awaitable[None]],
     ) -> None:
         self._context = context
         self._sessions = sessions
@@ -100,6 +109,26 @@ class IncidentService:
             redact=self._context.redact,
             clock=self._context.clock,
         )
+
+    @cached_property
+    def proposals(self) -> "CheckProposals":
+        from hermes_agent.incidents.monitoring.proposals import CheckProposals
+
+        return CheckProposals(self._runner, self._ask_for_check)
+
+    async def _ask_for_check(self, words: str) -> "ProposedCheck":
+        """One completion of the configured model."""
+        from hermes_agent.incidents.monitoring import proposals
+
+        self._context.refresh_settings()
+        try:
+            model = self._completions.full_name("")
+        except HermesError as error:
+            raise proposals.no_model(words, error) from None
+        asked = UserMessage(self._context.redact(words))
+        request = Request(Prompt(proposals.PROMPT), (asked,), max_output=proposals.ANSWER_TOKENS)
+        reply = await self._completions.answer("main", model, request, (), _charged)
+        return proposals.answered(words, reply.text, reply.model or model)
 
     @cached_property
     def intake(self) -> "Intake":
@@ -200,9 +229,14 @@ class IncidentService:
         )
 
     async def _have_jobs(self) -> None:
-        """The schedules are jobs, which people may change, pause and remove."""
-        await self._add_jobs(WATCH_JOBS)
+        await self.add_jobs()
         await asyncio.Event().wait()
+
+    async def add_jobs(self) -> None:
+        """The schedules are jobs, which people may change, pause and remove."""
+        self._wanted = True
+        self._woken.set()
+        await self._add_jobs(WATCH_JOBS)
 
     def builtins(self) -> dict[str, Callable[[], Awaitable[str]]]:
         """The functions of those jobs."""

@@ -6,6 +6,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from hermes_agent.core.jobs import Job, Run
+from hermes_agent.core.text.format import span
 from hermes_agent.core.text.untrusted import fenced
 
 SILENT = "[SILENT]"
@@ -16,7 +17,6 @@ ALERT = 1_500
 """Characters of a failure in an alert."""
 ASKED = 200
 """Characters of a question shown with its run."""
-_HOUR, _DAY = 3_600.0, 86_400.0
 
 
 class JobInput(Struct, frozen=True):
@@ -133,12 +133,3 @@ def stamp(moment: float, zone: str) -> str:
     from zoneinfo import ZoneInfo  # at the leaf: most runtimes have no jobs
 
     return f"{datetime.fromtimestamp(moment, ZoneInfo(zone)):%Y-%m-%d %H:%M %Z}"
-
-
-def span(seconds: float) -> str:
-    """`3 d 4 h`, `12 min`, `7 s`."""
-    if seconds >= _DAY:
-        return f"{seconds // _DAY:.0f} d {seconds % _DAY // _HOUR:.0f} h"
-    if seconds >= _HOUR:
-        return f"{seconds // _HOUR:.0f} h {seconds % _HOUR // 60:.0f} min"
-    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"

@@ -5,17 +5,23 @@ from collections.abc import Sequence
 from typing import Literal
 
 from hermes_agent.core.errors import Degraded, HermesError
-from hermes_agent.core.gateway import Chat
+from hermes_agent.core.gateway import Chat, DeliveryState
 from hermes_agent.core.jobs import Job, Run
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.outbound import ALL, LOCAL, ORIGIN, OutboundMessages
-from hermes_agent.jobs.messages import title
 
 log = logging.getLogger("hermes.jobs")
 
 Alert = Literal["late", "missed", "failed", "parked", "well"]
 
 
+_STATES: dict[DeliveryState, str] = {
+    "waiting": "waiting to be sent to",
+    "sending": "waiting to be sent to",
+    "sent": "sent to",
+    "dead": "not sent to",
+    "dropped": "discarded by a person, not sent to",
+}
 _NOWHERE = {
     ORIGIN: "`origin` has no target: the job was not created in a chat (name one: telegram:CHAT)",
     ALL: "`all` has no target: no channel has a home chat (set channels.CHANNEL.home)",
@@ -40,17 +46,19 @@ class JobNotifier:
         if chats := self.chats(job):
             return f"sent to {', '.join(chat.target for chat in chats)}"
         kept = "saved here: `hermes task history` shows them"
+        if wanted := [one for one in job.spec.deliver if one != LOCAL]:
+            return f"cannot be sent to {', '.join(wanted)} yet; until then {kept}"
         if job.spec.deliver:
             return kept
-        channels = sorted(self._context.settings.channels)
-        named = [one for one in channels if one in job.spec.prompt.casefold()]
-        target = next(iter(named or channels), "CHANNEL")
+        target = min(self._context.settings.channels, default="CHANNEL")
         return f"{kept}; `hermes task edit {job.id} --deliver {target}` sends them"
 
     def troubles(self, job: Job) -> list[str]:
-        """Targets of a job that lead nowhere."""
-        asked = dict.fromkeys((*job.spec.deliver, *job.spec.on_failure))
-        return [f"job {title(job)}: {why}" for why in self._found(job, tuple(asked))[1]]
+        """Targets of a job that lead nowhere. Nobody asked for a built-in job, so it may
+        have no chat to go to."""
+        optional = {ALL} if job.spec.is_builtin else set()
+        asked = [one for one in (*job.spec.deliver, *job.spec.on_failure) if one not in optional]
+        return self._found(job, tuple(dict.fromkeys(asked)))[1]
 
     def _found(self, job: Job, targets: Sequence[str]) -> tuple[list[Chat], list[str]]:
         found: dict[Chat, None] = {}
@@ -59,22 +67,49 @@ class JobNotifier:
             try:
                 chats = self._outbound.chats([target], job.origin)
             except HermesError as error:
-                wrong.append(f"{error.message} ({error.hint})")
+                channel = target.partition(":")[0]
+                absent = channel not in self._context.settings.channels
+                title = self._outbound.titles().get(channel) if absent else None
+                setup = f"{title} is not set up (`hermes gateway setup {channel}`)"
+                wrong.append(setup if title else f"{error.message} ({error.hint})")
                 continue
             found |= dict.fromkeys(chats)
             if not chats and target in _NOWHERE:
                 wrong.append(_NOWHERE[target])
         return list(found), wrong
 
-    async def result(self, job: Job, run: Run, text: str) -> None:
-        for why in self.troubles(job):
+    async def result(self, job: Job, run: Run, text: str) -> tuple[tuple[str, ...], str]:
+        """Send the result; returns the targets, and why it was not sent to others."""
+        chats, wrong = self._found(job, job.spec.deliver or (ORIGIN,) * bool(job.origin))
+        for why in wrong:
             log.warning("run %s was not reported everywhere: %s", run.id, why)
-        await self._send(f"run:{run.id}/result", self.chats(job), text, "result")
+        if error := await self._send(f"{_key(run)}result", chats, text, "result"):
+            return (), error
+        return tuple(chat.target for chat in chats), "; ".join(wrong)
+
+    async def report(self, run: Run) -> str:
+        """Where the result of a run went, or why it did not; empty if there is none."""
+        if run.state != "done" or not run.said:
+            return ""
+        found: dict[str, list[str]] = {}
+        entries = {
+            one.outgoing.chat.target: one
+            for one in await self._context.store.gateway.deliveries(key=f"{_key(run)}result/")
+        } if run.sent_to else {}  # fmt: skip
+        for target in run.sent_to:
+            entry = entries.get(target)  # old ones are deleted
+            said = _STATES["sent" if entry is None else entry.state]
+            error = f" ({entry.error})" if entry is not None and entry.error else ""
+            found.setdefault(said, []).append(f"{target}{error}")
+        parts = [f"{said} {', '.join(targets)}" for said, targets in found.items()]
+        if run.unsent:
+            parts.append(f"not sent: {run.unsent}")
+        return "; ".join(parts) or "saved here"
 
     async def alert(self, job: Job, run: Run, kind: Alert, text: str) -> None:
         """Sent once per kind and run, however often this is called."""
         log.log(logging.INFO if kind == "well" else logging.WARNING, "%s", text)
-        await self._send(f"run:{run.id}/{kind}", self._alerted(job), text, "notice")
+        await self._send(f"{_key(run)}{kind}", self._alerted(job), text, "notice")
 
     def _alerted(self, job: Job) -> list[Chat]:
         """The chats for alerts. A target that is gone, or results that are only stored, are no
@@ -91,12 +126,18 @@ class JobNotifier:
 
     async def _send(
         self, key: str, chats: Sequence[Chat], text: str, kind: Literal["result", "notice"]
-    ) -> None:
-        if not chats:
-            return
+    ) -> str:
+        """Returns why it was not queued."""
         try:
-            await self._outbound.send(key, chats, text, kind=kind)
+            if chats:
+                await self._outbound.send(key, chats, text, kind=kind)
         except Degraded:
             raise
         except HermesError as error:
             log.error("%s was not queued: %s", key, error.message)
+            return error.message
+        return ""
+
+
+def _key(run: Run) -> str:
+    return f"run:{run.id}/"

@@ -35,6 +35,8 @@ class NewJob(Struct, forbid_unknown_fields=True):
     by: str = "cli"
     origin: str = ""
     key: str = ""
+    reads_delivery: bool = False
+    """The prompt says where results go, unless the spec does."""
 
 
 class JobChange(Struct, forbid_unknown_fields=True):
@@ -62,6 +64,7 @@ class JobApi:
         return (
             ("GET", "/v1/jobs", self.list_jobs),
             ("POST", "/v1/jobs", self.add),
+            ("POST", "/v1/jobs/read", self.read),
             ("GET", "/v1/jobs/check", self.check_jobs),
             ("GET", one, self.job),
             ("PATCH", one, self.change),
@@ -83,8 +86,16 @@ class JobApi:
 
     async def add(self, request: Request) -> Response:
         new = body_of(await request.body(), NewJob)
-        shown = await self._service.add(new.spec, new.when, new.zone, new.by, new.origin, new.key)
+        shown = await self._service.add(
+            new.spec, new.when, new.zone, new.by, new.origin, new.key,
+            reads_delivery=new.reads_delivery,
+        )  # fmt: skip
         return reply(shown, 201)
+
+    async def read(self, request: Request) -> Response:
+        """How `add` would understand the same body; nothing is added."""
+        new = body_of(await request.body(), NewJob)
+        return reply(self._service.read(new.spec, new.when, new.zone, new.origin))
 
     async def check_jobs(self, request: Request) -> Response:
         return reply({"faults": await self._service.check()})
@@ -125,7 +136,7 @@ class JobApi:
                 break
             await asyncio.sleep(POLL_SECONDS)
             run = await self._context.store.jobs.run(id)
-        return reply(run)
+        return reply(await self._service.report(run))
 
     async def decide_run(self, request: Request) -> Response:
         decided = body_of(await request.body(), RunDecision)

@@ -11,17 +11,19 @@ import msgspec
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, OutcomeUnknown, Stopping
+from hermes_agent.core.gateway import SessionPlace
 from hermes_agent.core.jobs import JOB_KEY, JOBS, Job, Run, RunState
 from hermes_agent.core.ports import Sessions
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.records import ChildLimits, Session, SessionMessage
 from hermes_agent.core.skills import ActivatedSkill
+from hermes_agent.core.text.format import span
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.jobs import messages
 from hermes_agent.jobs.alerts import JobAlerts
 from hermes_agent.jobs.messages import JobInput, title
 from hermes_agent.jobs.notifier import JobNotifier
-from hermes_agent.jobs.scripts import ScriptOutput, Scripts, workspace
+from hermes_agent.jobs.scripts import ScriptOutput, Scripts
 from hermes_agent.learning.service import Learning
 
 log = logging.getLogger("hermes.jobs")
@@ -235,10 +237,11 @@ class RunWorker:
         await self._scripts.forget(job, self._run)
 
     async def _skills(self, job: Job) -> tuple[ActivatedSkill, ...]:
-        return tuple([await self._learning.opened(name) for name in job.spec.skills])
+        place = SessionPlace(JOBS)
+        return tuple([await self._learning.opened(name, "", place) for name in job.spec.skills])
 
     async def _session(self, job: Job) -> Session:
-        spec, folder = job.spec, await workspace(self._context, job)
+        spec, folder = job.spec, await self._scripts.folder(job)
         fixed = (spec.model, spec.policy, spec.terminals, folder, spec.dollars, spec.tokens)
         kept = sha256(msgspec.json.encode(fixed)).hexdigest()[:8]
         which = f"kept-{kept}" if spec.keep_session else str(self._run.id)
@@ -344,12 +347,13 @@ class RunWorker:
         """Deliver the result, then record the end: a key ensures that it is delivered once."""
         job = await self._store.job(self._run.job)
         output = self._context.redact(messages.cut(done.text, messages.OUTPUT))
-        spent = {"cost": done.cost, "tokens": done.tokens, "output": output}
+        spent: dict[str, object] = {"cost": done.cost, "tokens": done.tokens, "output": output}
         if done.error:
             await self._failed(job, done.error, spent)
             return
         if done.said:
-            await self._notifier.result(job, self._run, done.text)
+            sent_to, unsent = await self._notifier.result(job, self._run, done.text)
+            spent |= {"sent_to": sent_to, "unsent": unsent}
         told = self._run.told
         await self._alerts.over(job, "it works again")
         if job.failures:
@@ -374,7 +378,7 @@ class RunWorker:
 def _untaken(job: Job, by: str) -> str:
     if by != TIMEOUT:
         return f"it was stopped by {by}"
-    late = messages.span(job.spec.timeout)
+    late = span(job.spec.timeout)
     return f"its session did not start on it for more than {late}"
 
 
@@ -392,7 +396,7 @@ def _came_to(job: Job, end: ev.TurnFinished, by: str) -> RunOutcome:
         said = not messages.says_nothing(job, end.text)
         return RunOutcome(end.text if said else "", said, cost=end.cost, tokens=tokens)
     if end.reason == "interrupted":
-        late = f"it took longer than {messages.span(job.spec.timeout)} and was stopped"
+        late = f"it took longer than {span(job.spec.timeout)} and was stopped"
         error = late if by == TIMEOUT else f"it was stopped by {by or 'somebody'}"
     else:
         way_out = _way_out(job, end)

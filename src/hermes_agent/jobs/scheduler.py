@@ -119,17 +119,17 @@ class JobScheduler:
 
     # life
 
-    async def have(self, wanted: Mapping[str, str]) -> None:
-        """Add the built-in jobs: names of builtins, with their schedules. One that people have
+    async def have(self, wanted: Mapping[str, tuple[str, str]]) -> None:
+        """Add the built-in jobs: names of builtins, with their schedules and targets. What people
         changed or removed stays so."""
         from hermes_agent.jobs.schedules.parse import parse
         from hermes_agent.jobs.schedules.slots import next_slot
 
         store, now = self._context.store.jobs, self._context.clock()
-        for script, when in wanted.items():
+        for script, (when, target) in wanted.items():
             name = f"watch-{script.partition(':')[2]}"
             spec = JobSpec(
-                name=name, script=script, script_only=True, deliver=("local",), overlap="skip"
+                name=name, script=script, script_only=True, deliver=(target,), overlap="skip"
             )
             schedule = parse(when, now, zone=self.zone)
             first = next_slot(schedule, now)
@@ -382,8 +382,9 @@ class JobScheduler:
     def troubles(self, jobs: Sequence[Job]) -> list[str]:
         """Current problems, in sentences."""
         wrong = [
-            why for job in jobs if job.state == "active" for why in self.notifier.troubles(job)
-        ]
+            f"job {title(job)}: {why}"
+            for job in jobs if job.state == "active" for why in self.notifier.troubles(job)
+        ]  # fmt: skip
         return [*wrong, *self._unplanned, *self._faults, *self._broken]
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_agent.core.effects import Actor, Effect, outside_calls
-from hermes_agent.core.errors import OutcomeUnknown, UsageError
+from hermes_agent.core.effects import Actor, Effect, Verdict, outside_calls
+from hermes_agent.core.errors import NotFound, OutcomeUnknown, UsageError
 from hermes_agent.core.jobs import JOBS, Job, Run
 from hermes_agent.core.protocols import CommandState, ShellCommand, Terminal
 from hermes_agent.core.records import Session
+from hermes_agent.core.text.format import span
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.policy_shell import (
     NotAllowed,
@@ -21,10 +22,12 @@ from hermes_agent.host.policy_shell import (
     as_allowed,
     synthetic_session,
 )
-from hermes_agent.jobs.messages import cut, span, title
+from hermes_agent.jobs.messages import cut, title
 from hermes_agent.policy.path_resolvers import on_disk
 from hermes_agent.terminals.registry import kind_of
 
+HERE = ("local", "sandbox")
+"""Kinds of terminals that work in a folder of this machine."""
 LOST = "the outcome of its script is unknown"
 SHOWN = 20_000
 """Characters of its output that are used."""
@@ -68,7 +71,7 @@ class Scripts:
     async def run(self, job: Job, run: Run, seconds: float, *, fresh: bool) -> ScriptOutput:
         """Run the script, or wait for it if an earlier runtime started it. `OutcomeUnknown` if
         nobody can tell what became of it."""
-        await workspace(self._context, job)
+        await self.folder(job)
         session = self._stand_in(job, f"run-{run.id}")
         name = session.terminals[0]
         terminal = self._shells.terminals.terminals(session)[name]
@@ -79,7 +82,8 @@ class Scripts:
             if known is None:
                 raise OutcomeUnknown(LOST, f"`hermes task decide {run.id} done|again|failed`")
             if isinstance(known, str):
-                effect = self._effect(job, session, terminal.workspace, await terminal.where())
+                folder = await terminal.where()
+                effect = self._effect(job, session, terminal.workspace, folder, job.spec.script)
                 verdict = await self._shells.require_allowed(session, effect, terminal.trace)
                 outside = outside_calls(self._shells.gate(session), effect, terminal.trace)
                 known = await terminal.run(as_allowed(command, verdict, outside))
@@ -95,12 +99,33 @@ class Scripts:
         if job.spec.is_builtin:
             self._act(job)
             return ""
-        session = self._stand_in(job, "run-0")
-        effect = self._effect(job, session, session.workspace, session.workspace)
-        verdict = await self._shells.gate(session).judge(effect, on_disk)
+        verdict = await self.verdict(job, job.spec.script, strict=True)
         if verdict.action == "allow" or not job.spec.script:
             return ""
         return NotAllowed(verdict).message
+
+    async def verdict(self, job: Job, command: str, *, strict: bool = False) -> Verdict:
+        """What the gate would say now to a command of the job; `strict` for its script."""
+        session = self._stand_in(job, "run-0")
+        effect = self._effect(job, session, session.workspace, session.workspace, command)
+        return await self._shells.gate(session).judge(replace(effect, strict=strict), on_disk)
+
+    def is_here(self, job: Job) -> bool:
+        """Whether its commands run in a folder of this machine."""
+        name = self._stand_in(job, "run-0").terminals[0]
+        return kind_of(self._shells.terminals.place(name)).name in HERE
+
+    async def folder(self, job: Job) -> str:
+        """The folder a job runs in: the one it names, which must be there, else its own."""
+        folder = Path(folder_of(self._context, job))
+        if not job.spec.folder:
+            await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
+        elif self.is_here(job) and not await asyncio.to_thread(folder.is_dir):
+            raise NotFound(
+                f"its folder {folder} is gone",
+                f"bring it back, or `hermes task edit {job.id} --folder FOLDER`",
+            )
+        return str(folder)
 
     def leave(self) -> None:
         """The process stops: scripts continue in their shell daemons."""
@@ -117,27 +142,20 @@ class Scripts:
         session = synthetic_session(id, JOBS, folder, job.spec.policy or settings.policy)
         return replace(session, terminals=job.spec.terminals or (settings.terminal.default,))
 
-    def _effect(self, job: Job, session: Session, workspace: str, folder: str) -> Effect:
+    def _effect(
+        self, job: Job, session: Session, workspace: str, folder: str, command: str
+    ) -> Effect:
         name = session.terminals[0]
         return Effect(
-            session.id, "terminal", {"command": job.spec.script}, session.id, workspace, folder,
+            session.id, "terminal", {"command": command}, session.id, workspace, folder,
             name, kind_of(self._shells.terminals.place(name)).name, ("process", "filesystem"),
-            job.spec.script or "true", actor=Actor("job", title(job), JOBS),
+            command or "true", actor=Actor("job", title(job), JOBS),
             time=self._context.clock(), strict=True,
         )  # fmt: skip
 
 
-async def workspace(context: RuntimeContext, job: Job) -> str:
-    """The folder a job works in: the one it names, else its own."""
-    if job.spec.workspace:
-        return job.spec.workspace
-    folder = folder_of(context, job)
-    await asyncio.to_thread(Path(folder).mkdir, mode=0o700, parents=True, exist_ok=True)
-    return folder
-
-
 def folder_of(context: RuntimeContext, job: Job) -> str:
-    return job.spec.workspace or str(context.home.path / "jobs" / job.id)
+    return job.spec.folder or str(context.home.path / "jobs" / job.id)
 
 
 def printed(done: CommandState, seconds: float) -> ScriptOutput:

@@ -10,11 +10,14 @@ from msgspec import Struct
 
 from hermes_agent.agent.completions import Completions
 from hermes_agent.core.errors import NotFound, UsageError
-from hermes_agent.core.jobs import Job, JobSpec, Run, Schedule
+from hermes_agent.core.gateway import SessionPlace
+from hermes_agent.core.jobs import JOBS, Job, JobSpec, Run, Schedule
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.outbound import OutboundMessages
 from hermes_agent.host.policy_shell import PolicyShells
+from hermes_agent.jobs.delivery_words import PromptDelivery, read_delivery
 from hermes_agent.jobs.messages import title
+from hermes_agent.jobs.prerequisites import JobPrerequisites
 from hermes_agent.jobs.runner import OPEN
 from hermes_agent.jobs.scheduler import JobScheduler
 from hermes_agent.learning.service import Learning
@@ -28,6 +31,13 @@ OFTEN = 60.0
 Decision = Literal["done", "again", "failed"]
 
 
+class RunReport(Run, frozen=True, omit_defaults=True):
+    """A run as shown to people."""
+
+    results: str = ""
+    """Where its result went, or why it did not."""
+
+
 class JobView(Struct, frozen=True):
     """A job as shown to people: its meaning in words, and warnings."""
 
@@ -36,7 +46,16 @@ class JobView(Struct, frozen=True):
     results: str = ""
     """Where its results go."""
     warnings: tuple[str, ...] = ()
-    runs: tuple[Run, ...] = ()
+    runs: tuple[RunReport, ...] = ()
+
+
+class JobReading(Struct, frozen=True):
+    """How a job that is about to be added is understood."""
+
+    meaning: str
+    delivery: PromptDelivery
+    results: str
+    """Where its results would go."""
 
 
 class JobService:
@@ -52,6 +71,9 @@ class JobService:
         self._context = context
         self._alerts = jobs.alerts
         self._shells = shells
+        self._prerequisites = JobPrerequisites(
+            context, jobs.notifier, completions, lambda: jobs.scripts
+        )
         self._completions = completions
         self._outbound = outbound
         self._learning = learning
@@ -62,8 +84,9 @@ class JobService:
 
     async def add(
         self, spec: JobSpec, when: str, zone: str, by: str, origin: str = "", key: str = "",
-        *, paused: bool = False,
+        *, paused: bool = False, reads_delivery: bool = False,
     ) -> JobView:  # fmt: skip
+        """`reads_delivery`: the prompt says where results go, unless the spec does."""
         from hermes_agent.jobs.schedules.slots import next_slot
 
         self._context.refresh_settings()
@@ -73,9 +96,30 @@ class JobService:
         if first is None:
             raise UsageError(f"{when!r} is never due", "name a time in the future")
         await self._check(spec, schedule, origin)
+        if reads_delivery:
+            spec = self._with_delivery(spec, origin)[0]
         job = await self._store.add(spec, schedule, by, origin, first, key, paused)
         self._jobs.wake()
         return await self._shown(job)
+
+    def read(self, spec: JobSpec, when: str, zone: str, origin: str = "") -> JobReading:
+        """What `add` would understand, without adding it."""
+        meaning = self.foresee(when, zone)
+        spec, delivery = self._with_delivery(spec, origin)
+        schedule = self._schedule(when, zone)
+        results = self._jobs.notifier.results(Job("", spec, schedule, "active", 0.0, "", origin))
+        return JobReading(meaning, delivery, results)
+
+    def _with_delivery(self, spec: JobSpec, origin: str) -> tuple[JobSpec, PromptDelivery]:
+        """The job with what its prompt says about results, if the job itself does not."""
+        nothing = spec, PromptDelivery()
+        if spec.deliver or spec.script_only:
+            return nothing
+        delivery = read_delivery(spec.prompt, self._outbound.titles())
+        if not delivery.deliver or delivery.deliver == (origin.partition(":")[0],):
+            return nothing  # the chat where it is made is the one that is meant
+        quiet = spec.quiet or delivery.quiet
+        return msgspec.structs.replace(spec, deliver=delivery.deliver, quiet=quiet), delivery
 
     def foresee(self, when: str, zone: str) -> str:
         """What a schedule means, in words; a `UsageError` if it is never due."""
@@ -180,20 +224,22 @@ class JobService:
         jobs = [*await self._store.jobs(limit=MAX_COUNT)]
         if removed:
             jobs += await self._store.jobs(state="removed", limit=MAX_COUNT)
-        notifier = self._jobs.notifier
+        results = self._jobs.notifier.results
         return [
-            JobView(
-                job, self._meaning(job), notifier.results(job), tuple(await self._troubles(job))
-            )
+            JobView(job, self._meaning(job), results(job), tuple(await self._warnings(job)))
             for job in jobs
         ]
 
     async def show(self, reference: str) -> JobView:
         return await self._shown(await self._store.job(reference))
 
-    async def history(self, reference: str, limit: int) -> Sequence[Run]:
+    async def history(self, reference: str, limit: int) -> Sequence[RunReport]:
         id = (await self._store.job(reference)).id if reference else ""
-        return await self._store.runs(job=id, limit=limit)
+        return [await self.report(run) for run in await self._store.runs(job=id, limit=limit)]
+
+    async def report(self, run: Run) -> RunReport:
+        results = await self._jobs.notifier.report(run)
+        return RunReport(**msgspec.structs.asdict(run), results=results)
 
     async def check(self) -> Sequence[str]:
         """Faults in the rows of jobs, and targets that lead nowhere."""
@@ -201,19 +247,22 @@ class JobService:
 
         faults = await consistency.check(self._store, self._context.clock())
         jobs = await self._store.jobs(state="active", limit=MAX_COUNT)
-        return [*faults, *[why for job in jobs for why in await self._troubles(job)]]
+        troubles = [f"job {title(job)}: {why}" for job in jobs for why in await self._troubles(job)]
+        return [*faults, *troubles]
 
     async def _shown(self, job: Job) -> JobView:
-        warnings = await self._troubles(job)
-        schedule = job.schedule
-        if schedule.kind == "every" and schedule.seconds < OFTEN and not job.spec.script_only:
-            warnings.append(f"a model is called {86_400 / schedule.seconds:,.0f} times a day")
-        refused = await self._jobs.scripts.foresee(job)
-        if refused:
-            warnings.append(f"the script will not run: {refused}")
-        runs = await self._store.runs(job=job.id, limit=LAST)
+        warnings = await self._warnings(job)
+        runs = await self.history(job.id, LAST)
         results = self._jobs.notifier.results(job)
         return JobView(job, self._meaning(job), results, tuple(warnings), tuple(runs))
+
+    async def _warnings(self, job: Job) -> list[str]:
+        warnings, schedule = await self._troubles(job), job.schedule
+        if job.state in ("removed", "done"):
+            return warnings
+        if schedule.kind == "every" and schedule.seconds < OFTEN and not job.spec.script_only:
+            warnings.append(f"a model is called {86_400 / schedule.seconds:,.0f} times a day")
+        return warnings + await self._prerequisites.lacking(job)
 
     async def _troubles(self, job: Job) -> list[str]:
         """Targets and jobs it names that do not exist."""
@@ -222,7 +271,7 @@ class JobService:
             try:
                 await self._there(name)
             except NotFound as gone:
-                found.append(f"job {title(job)}: it runs after {name!r}: {gone.message}")
+                found.append(f"it runs after {name!r}: {gone.message}")
         return found
 
     def _meaning(self, job: Job) -> str:
@@ -249,14 +298,14 @@ class JobService:
         for name in spec.terminals:
             self._shells.terminals.place(name)
         for name in spec.skills:
-            await self._learning.opened(name)
+            await self._learning.opened(name, "", SessionPlace(JOBS))
         await self._check_after(spec, before)
         if spec.model and spec.model != old.model:
             self._completions.full_name(spec.model)
-        folder = Path(spec.workspace)
-        if spec.workspace and not (folder.is_absolute() and folder.is_dir()):
+        folder, new = Path(spec.folder), spec.folder not in ("", old.folder)
+        if new and not (folder.is_absolute() and folder.is_dir()):
             raise NotFound(
-                f"no folder at {spec.workspace!r}", "give the full path of an existing folder"
+                f"no folder at {spec.folder!r}", "give the full path of an existing folder"
             )
         id = before.id if before is not None else "job-0"
         await self._jobs.scripts.foresee(Job(id, spec, schedule, "active", 0.0))

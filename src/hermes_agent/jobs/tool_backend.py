@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 
 from hermes_agent.core.errors import HermesError, ToolError
-from hermes_agent.core.jobs import JobSpec, Run
+from hermes_agent.core.jobs import JobSpec
 from hermes_agent.core.records import Session
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import Provenance
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.jobs.messages import cut, stamp, title
-from hermes_agent.jobs.service import JobService, JobView
+from hermes_agent.jobs.service import JobService, JobView, RunReport
 
 RUNS = 10
 SHOWN = 500
@@ -68,12 +68,14 @@ class JobTool:
         if given["name"]:
             options.setdefault("name", given["name"])
         options.setdefault("policy", self._session.policy)
+        options.setdefault("folder", self._session.workspace)
         spec = msgspec.convert(options, JobSpec)
         if unknown := options.keys() - set(JobSpec.__struct_fields__):
             raise ToolError(f"a job has no {min(unknown)!r}", retry="changed")
         key = f"tool:{by.session}/{by.effect}"
         who, origin = f"agent:{by.session}", await self._origin()
-        return _result(await service.add(spec, str(given["when"]), zone, who, origin, key))
+        when = str(given["when"])
+        return _result(await service.add(spec, when, zone, who, origin, key, reads_delivery=True))
 
     async def _origin(self) -> str:
         """The chat that the session is bound to."""
@@ -103,6 +105,8 @@ def _line(shown: JobView) -> str:
     return f"{job.id} {title(job)!r}: {job.state}, {shown.meaning}{failing}"
 
 
-def _run_line(run: Run) -> str:
+def _run_line(run: RunReport) -> str:
     said = run.error or run.output or ("nothing to say" if run.state == "done" else "")
-    return f"run {run.id} due {stamp(run.slot, 'UTC')}: {run.state} {cut(said, SHOWN)}".rstrip()
+    results = f" [{run.results}]" if run.results else ""
+    when = stamp(run.slot, "UTC")
+    return f"run {run.id} due {when}: {run.state} {cut(said, SHOWN)}".rstrip() + results

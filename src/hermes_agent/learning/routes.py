@@ -181,6 +181,7 @@ class LearningApi:
                 "record": page.record,
                 "text": page.files[main].decode(errors="replace") if main else "",
                 "files": sorted(page.files),
+                "places": page.text.facts.places,
                 "bounds": page.text.bounds,
                 "parameters": page.text.parameters,
                 "problems": page.problems,
@@ -259,7 +260,7 @@ class LearningApi:
 
     async def prove_skill(self, request: Request) -> Response:
         key = await self._learning.tasks.request_evaluation(request.path_params["name"])
-        return reply({"task": key}, 202)
+        return reply({"task": key, **await self._learning.knowledge.budget.of_a_proof()}, 202)
 
     # proposals
 

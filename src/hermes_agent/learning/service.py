@@ -4,7 +4,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from hermes_agent.agent.conversation import ConversationState
 from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Effect
 from hermes_agent.core.errors import HermesError, ModelError
+from hermes_agent.core.gateway import SessionPlace
 from hermes_agent.core.incidents import INCIDENTS
 from hermes_agent.core.knowledge import TRIALS, Outcome, SkillUse, turn_task
 from hermes_agent.core.ports import OutcomeOf, Sessions
@@ -67,15 +68,24 @@ class Learning:
     def tool_backend(self, session: Session) -> KnowledgeToolBackend:
         trial = self.trials.under_test.get(session.id) if session.source == TRIALS else None
         return KnowledgeToolBackend(
-            self.knowledge, self.tasks.save_skill, self.tasks.propose_note, trial
-        )
+            self.knowledge, self.tasks.save_skill, self.tasks.propose_note,
+            partial(self.place, session), trial,
+        )  # fmt: skip
+
+    async def place(self, session: Session) -> SessionPlace:
+        """Where a session talks to people; a subagent, where the one does that it works for."""
+        root = await self._context.store.root_session(session.id)
+        binding = await self._context.store.gateway.binding_of(root.id)
+        return SessionPlace(root.source, None if binding is None else binding.chat)
 
     # a session opens
 
-    async def opening(self, tools: Sequence[str], parent: str, source: str) -> tuple[str, str]:
+    async def opening(
+        self, tools: Sequence[str], parent: str, place: SessionPlace
+    ) -> tuple[str, str]:
         """What the prompt of a new session says of memory and skills. Trouble with them does not
         keep a session from opening."""
-        if source == TRIALS:
+        if place.source == TRIALS:
             return "", ""
         try:
             memory = skills = ""
@@ -86,7 +96,9 @@ class Learning:
 
                 await self.knowledge.sync()
                 # Candidates are offered only where they fit, in half of the cases.
-                known = await self.knowledge.skills.offered(tools)
+                if parent:
+                    place = await self.place(await self._context.store.session(parent))
+                known = await self.knowledge.skills.offered(tools, place)
                 skills = index([one for one in known if one.state != "candidate"])
         except HermesError as error:
             self.knowledge.report(
@@ -104,7 +116,8 @@ class Learning:
             return message
         slash = _SLASH.match(message.text.strip())
         if slash is not None and await self._knows(slash["name"]):
-            opened = await self.opened(slash["name"], slash["rest"] or "")
+            place = await self.place(session)
+            opened = await self.opened(slash["name"], slash["rest"] or "", place)
             return replace(message, skills=(opened,))
         try:
             message = await self._with_recalled(session, message)
@@ -114,19 +127,20 @@ class Learning:
         self.knowledge.report("recall", "")
         return message
 
-    async def expect(self, text: str) -> None:
+    async def expect(self, text: str, place: SessionPlace | None) -> None:
         """Refuse a message that opens a skill wrongly before a session is opened for it."""
         slash = _SLASH.match(text.strip())
         if slash is not None and await self._knows(slash["name"]):
-            await self.knowledge.skills.open(slash["name"], (slash["rest"] or "").strip())
+            given = (slash["rest"] or "").strip()
+            await self.knowledge.skills.open(slash["name"], given, place=place)
 
     async def _knows(self, name: str) -> bool:
         await self.knowledge.sync()
         return any(record.name == name for record in await self._store.skills())
 
-    async def opened(self, name: str, arguments: str = "") -> ActivatedSkill:
-        """A skill as a message opens it."""
-        found = await self.knowledge.skills.open(name, arguments.strip())
+    async def opened(self, name: str, arguments: str, place: SessionPlace) -> ActivatedSkill:
+        """A skill as a message opens it there."""
+        found = await self.knowledge.skills.open(name, arguments.strip(), place=place)
         text = found.text
         if found.snippets:
             # Commands in its text run only in a turn, where the gate judges them.
@@ -139,7 +153,7 @@ class Learning:
         tools = [spec.name for spec in prompt.tools]
         recalled = RecallResult()
         if self.knowledge.settings.recall and "skill" in tools:
-            offered = await self.knowledge.skills.offered(tools)
+            offered = await self.knowledge.skills.offered(tools, await self.place(session))
             recalled = await self.knowledge.recall.offer(
                 message.text,
                 skills={entry.name: entry.state for entry in offered},

@@ -33,8 +33,10 @@ from hermes_agent.host.context import RuntimeContext
 from hermes_agent.learning.knowledge import Knowledge
 
 if TYPE_CHECKING:
+    from hermes_agent.core.knowledge import EvaluationCase
     from hermes_agent.learning.evaluation.evaluator import SkillEvaluator
     from hermes_agent.learning.evaluation.runner import TrialRunner
+    from hermes_agent.learning.evaluation.statistics import EvaluationVerdict
     from hermes_agent.learning.review.reviewer import Reviewer
     from hermes_agent.learning.review.transcript import ReviewTranscript
     from hermes_agent.learning.skills.lifecycle import SkillLifecycle
@@ -53,6 +55,9 @@ EMBEDDED = 32
 TITLE_CHARS = 80
 SUMMARY_STEPS = 3
 """A session with fewer replies needs no summary."""
+
+CASE_TRIES = 2
+"""How often cases are written in one proof: those that turn out to be unusable are replaced."""
 
 
 class NotYet(Exception):
@@ -279,7 +284,7 @@ class BackgroundTasks:
         try:
             result = await self._work(task)
         except NoBudget as error:
-            log.warning("learning pauses until tomorrow: %s", error.message)
+            log.warning("%s continues tomorrow: %s", task.key, error.message)
             await self._store.postpone(task.key, today(now) + DAY, error.message, tried=False)
         except NotYet as later:
             await self._store.postpone(task.key, now + POLL_SECONDS, str(later), tried=False)
@@ -424,17 +429,40 @@ class BackgroundTasks:
             return "it is no longer in use"
         if body.get("session") in self._sessions.working:
             raise NotYet("the turn it comes from has not ended")
-        if await self.evaluator.needs_cases(name):
-            turn = body.get("session", ""), body.get("turn", 0)
-            used = await self.evaluator.turn_for(name) or ("", 0)
-            transcript = await self._turn(*(turn if turn[1] else used))
-            if transcript is None:
-                return "no cases: no turn is known in which it helped"
-            await self.evaluator.add_cases(name, transcript)
-        verdict = await self.evaluator.prove(name, digest)
-        if verdict.later:
-            raise NoBudget(verdict.why)
-        return await self.lifecycle.decide(verdict) or verdict.why
+        verdict: EvaluationVerdict | None = None
+        unusable: list[EvaluationCase] = []
+        for _ in range(CASE_TRIES):
+            if await self.evaluator.needs_cases(name):
+                transcript = await self._origin(body)
+                if transcript is None and verdict is None:
+                    return await self._not_proven(name, "no cases: the turn it comes from is gone")
+                if transcript is None:
+                    break
+                await self.evaluator.add_cases(name, transcript, unusable)
+            before = await self._store.cases(name)
+            verdict = await self.evaluator.prove(name, digest)
+            if verdict.later:
+                raise NoBudget(verdict.why)
+            there = {case.id for case in await self._store.cases(name)}
+            unusable = [case for case in before if case.id not in there]
+            if verdict.harmful or not unusable:
+                break
+        assert verdict is not None
+        done = await self.lifecycle.decide(verdict)
+        return done or await self._not_proven(name, verdict.why)
+
+    async def _not_proven(self, name: str, why: str) -> str:
+        await self._store.log_skill(name, "not proven", why, "learning")
+        return why
+
+    async def _origin(self, body: Mapping[str, Any]) -> "ReviewTranscript | None":
+        """The turn that a skill comes from, or the last one in which it helped."""
+        name = body["skill"]
+        for task in (body, *await self._store.proofs_of(name)):
+            if task.get("turn") and (found := await self._turn(task["session"], task["turn"])):
+                return found
+        used = await self.evaluator.turn_for(name)
+        return await self._turn(*used) if used else None
 
     async def _turn(self, session: str, turn: int) -> "ReviewTranscript | None":
         """One turn of a session by its id; None if it is gone."""

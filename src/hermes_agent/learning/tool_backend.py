@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from hermes_agent.core.errors import HermesError, NotFound, ToolError, UsageError
+from hermes_agent.core.gateway import SessionPlace
 from hermes_agent.core.knowledge import NoteEdit, View
+from hermes_agent.core.skills import OpenedSkill
 from hermes_agent.core.text.untrusted import wrap_untrusted
-from hermes_agent.core.tools import OpenedSkill, Provenance
+from hermes_agent.core.tools import Provenance
 from hermes_agent.learning.knowledge import Knowledge
 
 if TYPE_CHECKING:
@@ -22,15 +24,17 @@ LOG = 1_000
 
 
 class KnowledgeToolBackend:
-    """`trial`: the only skill of a session that is a trial."""
+    """`place`: where the session talks; `trial`: the only skill of a session that is a trial."""
 
     def __init__(
         self,
         knowledge: Knowledge,
         save_skill: SaveSkill,
         propose_note: ProposeNote,
+        place: Callable[[], Awaitable[SessionPlace]],
         trial: "SkillUnderTest | None" = None,
     ) -> None:
+        self._place = place
         self._knowledge = knowledge
         self._save_skill = save_skill
         self._propose_note = propose_note
@@ -73,7 +77,9 @@ class KnowledgeToolBackend:
         skills = self._knowledge.skills
         with _as_tool_errors():
             if self._trial is None:
-                return await skills.open(name, arguments, digest=digest, facts=facts)
+                return await skills.open(
+                    name, arguments, digest=digest, facts=facts, place=await self._place()
+                )
             if name != self._trial.name:
                 raise NotFound(f"no skill called {name!r}", f"there is: {self._trial.name}")
             return skills.open_files(name, self._trial.digest, self._trial.files, arguments)
@@ -85,7 +91,7 @@ class KnowledgeToolBackend:
                 raise ToolError(f"the skill {name} has no file {path!r}")
         else:
             with _as_tool_errors():
-                data = await self._knowledge.skills.read(name, path)
+                data = await self._knowledge.skills.read(name, path, await self._place())
         try:
             return data.decode()
         except UnicodeDecodeError:
@@ -107,7 +113,9 @@ class KnowledgeToolBackend:
         asking = ("message", f"{by.session}:{number}")
         with _as_tool_errors():
             found = await self._knowledge.recall.search(query, kinds, limit + 1)
-        hits = [hit for hit in found if (hit.kind, hit.ref) != asking][:limit]
+            elsewhere = self._knowledge.skills.elsewhere(await self._place())
+        hidden = {asking, *(("skill", name) for name in elsewhere)}
+        hits = [hit for hit in found if (hit.kind, hit.ref) not in hidden][:limit]
         if not hits:
             return "nothing was found"
         lines = [

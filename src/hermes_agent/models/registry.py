@@ -25,11 +25,14 @@ from hermes_agent.models.wires.base import Credential, Endpoint, WireClient
 if TYPE_CHECKING:
     # Imported late: this loads asyncio, and many commands only look up a name.
     from hermes_agent.models.catalogue.listing import ListedModel
+    from hermes_agent.models.media.service import MediaModel
     from hermes_agent.models.routing.circuit_breaker import CircuitBreaker
     from hermes_agent.models.routing.failover import Candidate
-    from hermes_agent.models.speech import Speech
 
 
+FIRST = {"ordinary": 0.5, "reasoning": 1.0, "own": 2.5}
+"""How long an answer may take to begin, relative to `silence_seconds`: a model that reasons thinks
+first, and a server of one's own may load its model."""
 INSIDE = ("scripted", "builtin")
 """Wires of models inside this process, without keys or connections."""
 
@@ -186,19 +189,19 @@ class ModelRegistry:
         elif service.wire == "local":  # the others need no optional package
             self._client(name).client()
 
-    def speech(self, name: str) -> "Speech":
-        """The speech-to-text model `service/name`, of a service with an OpenAI format."""
-        from hermes_agent.models.speech import WIRES, Speech
+    def media(self, name: str) -> "MediaModel":
+        """The model for speech or pictures `service/name`, of a service with an OpenAI format."""
+        from hermes_agent.models.media.service import WIRES, MediaModel
 
         own, service, url = self._service(name)
         model, silence = name.partition("/")[2], self._settings.silence_seconds
         if service.wire not in WIRES or not model:
             raise UsageError(
-                f"{name!r} cannot transcribe audio",
+                f"{name!r} can neither speak, transcribe nor draw",
                 "name a service with OpenAI's format and its model",
             )
         endpoint = Endpoint(name, model, service, url, ModelFacts(), silence)
-        return Speech(endpoint, self._pool(own, service), self._sleep)
+        return MediaModel(endpoint, self._pool(own, service), self._sleep)
 
     async def list_models(self, service: str) -> "tuple[ListedModel, ...] | None":
         """The models that a service itself lists; None where it has no list."""
@@ -324,6 +327,15 @@ class ModelRegistry:
 
         return open_named(name, self._settings, self._environ)
 
+    def first_seconds(self, name: str) -> float:
+        """How long a model may take to begin its answer."""
+        own, service, _ = self._service(name)
+        facts, given = self.facts(name), self._settings.first_seconds
+        kind = "reasoning" if facts.efforts or facts.thinking else "ordinary"
+        kind = kind if service.needs_key else "own"
+        otherwise = FIRST[kind] * self._settings.silence_seconds
+        return next((given[key] for key in (name, own, kind) if key in given), otherwise)
+
     def _client(self, name: str) -> LazyWireClient:
         _, service, url = self._service(name)
         endpoint = Endpoint(
@@ -333,6 +345,7 @@ class ModelRegistry:
             url=url,
             facts=self.facts(name),
             silence=self._settings.silence_seconds,
+            first=self.first_seconds(name),
             patience=self._settings.patience_seconds,
         )
         client = self._clients.get(name)

@@ -8,7 +8,7 @@ from typing import Any
 from hermes_agent.core.effects import Effect, Operation
 from hermes_agent.core.errors import HermesError
 from hermes_agent.policy.files.schema import PolicyRule
-from hermes_agent.policy.match import is_unknown
+from hermes_agent.policy.match import NOT_GIVEN, is_unknown
 from hermes_agent.policy.operations import as_json, is_elsewhere
 from hermes_agent.policy.patterns.globs import escape
 from hermes_agent.policy.patterns.hosts import WORDS, host_facts, trouble
@@ -20,11 +20,17 @@ _PLAIN = re.compile(r"[\w.:-]+")
 _RUNNERS = word_list("runners")
 """Programs that run what their arguments name: consent to one run covers no other."""
 
+_BINDING = frozenset(
+    {"action", "target", "to", "cc", "bcc", "recipient", "recipients", "channel", "channel_id",
+     "chat", "chat_id", "room", "user", "user_id", "email", "address", "phone", "webhook"}
+)  # fmt: skip
+"""Arguments that say what a tool does, or whom it reaches: consent to one value covers no other."""
+
 
 def key_of(effect: Effect, act: Operation, rule: PolicyRule | None) -> str:
     """What "yes, for this session" covers: the program and its verb, the path, the host, or the
-    tool with its action and hosts; the exact text where the operation is not understood or the
-    rule is `exact`."""
+    tool with its action, recipients and hosts; the exact text where the operation is not
+    understood or the rule is `exact`."""
     name = rule.name if rule is not None else "default"
     return f"{name}|{_subject(effect, act, rule)}|{effect.terminal}"
 
@@ -66,19 +72,28 @@ def _subject(effect: Effect, act: Operation, rule: PolicyRule | None) -> str:
 
 
 def _call(effect: Effect, act: Operation) -> str:
-    """`tool[ action][ on host,…]`. Words with special characters are quoted, so that keys are
-    unambiguous."""
-    action = _action(effect)
+    """`tool[ action][ argument=value…][ on host,…]`. Words with special characters are quoted, so
+    that keys are unambiguous."""
+    bound = _bound(effect)
+    action = bound.pop("action", None)
     words = [effect.tool] + ([] if action is None else [_quoted(action)])
+    words += [f"{name}={_quoted(value)}" for name, value in bound.items() if value is not None]
     if act.hosts:
         words += ["on", ",".join(_quoted(host) for host in act.hosts)]
     return " ".join(words)
 
 
-def _action(effect: Effect) -> str | None:
-    """The `action` of a tool that does several things, as rules compare it."""
-    value = effect.input.get("action")
-    return value if value is None or isinstance(value, str) else as_json(value)
+def _bound(effect: Effect) -> dict[str, str | None]:
+    """The arguments that say what the tool does and whom it reaches, as rules compare them; None
+    for those that are not given."""
+    names = sorted(_BINDING.intersection((*effect.parameters, *effect.input)))
+    given = {
+        name: None if effect.input.get(name) in NOT_GIVEN else effect.input[name] for name in names
+    }
+    return {
+        name: value if value is None or isinstance(value, str) else as_json(value)
+        for name, value in given.items()
+    }
 
 
 def _quoted(word: str) -> str:
@@ -148,8 +163,10 @@ def _match(effect: Effect, act: Operation, exact: bool) -> dict[str, Any]:
             return {"kind": "host", "host": [_host(act.hosts[0])]}
         case "call":
             match = {"kind": "call", "tool": escape(effect.tool)}
-            if (action := _action(effect)) is not None:
-                match["input"] = {"action": escape(action)}
+            if bound := _bound(effect):
+                match["input"] = {
+                    name: value if value is None else escape(value) for name, value in bound.items()
+                }
             if act.hosts:
                 match["host"] = [_host(host) for host in act.hosts]
             return match

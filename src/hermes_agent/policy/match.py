@@ -116,7 +116,9 @@ _OF_EFFECT: Mapping[str, Callable[[Effect], Iterable[str]]] = {
 
 def _caller_tests(match: RuleMatch) -> Iterator[EffectTest]:
     if match.input is not None:
-        inputs = [(name, WordGlobs(globs)) for name, globs in match.input.items()]
+        inputs = [
+            (name, WordGlobs(globs) if globs else None) for name, globs in match.input.items()
+        ]
         yield lambda facts: all(_fits_input(facts, name, fit) for name, fit in inputs)
     if (confined := match.confined) is not None:
         yield lambda facts: (facts.effect.terminal_kind in CONFINED) == confined
@@ -129,11 +131,17 @@ def _effect_test(globs: WordGlobs, words: Callable[[Effect], Iterable[str]]) -> 
     return lambda facts: globs.fit_any(words(facts.effect))
 
 
-def _fits_input(facts: MatchContext, name: str, words: WordGlobs) -> object:
-    """An argument that is not a string is compared as JSON."""
+NOT_GIVEN: tuple[object, ...] = (None, "", [], ())
+"""What an argument that is not given amounts to."""
+
+
+def _fits_input(facts: MatchContext, name: str, words: WordGlobs | None) -> object:
+    """An argument that is not a string is compared as JSON. Without words it must not be given."""
+    value = facts.effect.input.get(name)
+    if words is None:
+        return value in NOT_GIVEN
     if name not in facts.effect.input:
         return False
-    value = facts.effect.input[name]
     return words.fit(value if isinstance(value, str) else as_json(value))
 
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from msgspec.structs import replace
+
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.installation.extras import install_hint
 from hermes_agent.core.settings.root import Settings
@@ -36,6 +38,8 @@ from hermes_agent.terminals.shell.spool import Spool, process_lives
 
 LOW_BYTES = 500_000_000
 """Warn below this much free space."""
+SOURCE_SECONDS = 5.0
+"""How long a production source may take to answer."""
 
 _State = Literal["ok", "info", "warn", "fail"]
 _Report = tuple[_State, str, str]
@@ -92,6 +96,7 @@ def _inside(
         yield _terminal(settings, environ)
         yield _tools(settings)
         yield from _servers(settings)
+        yield from _sources(home, settings, environ)
         yield from _learning(settings, environ)
         yield from _watching(home, settings, running)
     status = running.status if running is not None else None
@@ -132,6 +137,22 @@ def _servers(settings: Settings) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             "mcp", "ok", f"servers: {listed}; `hermes mcp test NAME` connects to one"
         )
+
+
+def _sources(home: Path, settings: Settings, environ: Mapping[str, str]) -> Iterator[DoctorFinding]:
+    """Asks each whether it answers."""
+    if not any(one.enabled for one in settings.sources.values()):
+        hint = "`hermes sources discover`, `hermes sources add KIND URL`"
+        yield DoctorFinding("sources", "info", "the agent can look at no production source", hint)
+        return
+    from hermes_agent.runtime.sources import verify_all
+
+    quick = {name: replace(one, timeout_seconds=min(one.timeout_seconds, SOURCE_SECONDS))
+             for name, one in settings.sources.items()}  # fmt: skip
+    asked = verify_all(replace(settings, sources=quick), Secrets(environ, home).get, time.time)
+    for one in asyncio.run(asked):
+        what = f"{one.name} ({one.kind}): {one.what}"
+        yield DoctorFinding("sources", "ok" if one.ok else "warn", what, one.hint)
 
 
 def _learning(settings: Settings, environ: Mapping[str, str]) -> Iterator[DoctorFinding]:
@@ -183,8 +204,13 @@ def _watching(
     if settings.watch.listen and not settings.watch.token:
         yield DoctorFinding("watch", "fail", "watch.listen is set, but watch.token is not",
                       "`hermes config set watch.token NAME`")  # fmt: skip
-    if loaded.entries:
-        count = f"{len(loaded.checks)} checks and {len(loaded.logs)} log patterns"
+    count = f"{len(loaded.checks)} checks and {len(loaded.logs)} log patterns"
+    if not loaded.entries and not settings.watch.listen:
+        yield DoctorFinding("watch", "info", "nothing is watched",
+                            "`hermes watch install` proposes checks")  # fmt: skip
+    elif loaded.entries and running is None:
+        yield DoctorFinding("watch", "warn", f"{count}, but no runtime runs them", "`hermes up`")
+    elif loaded.entries:
         yield DoctorFinding("watch", "ok", f"{count}; they keep the runtime running")
 
 

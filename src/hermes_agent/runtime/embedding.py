@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.effects import check_capabilities
 from hermes_agent.core.errors import HermesError, HomeLocked, UsageError
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.records import Parked, SessionMessage
@@ -79,6 +80,7 @@ class Agent:
         terminals: Sequence[str] = (),
         session: str = "",
     ) -> None:
+        check_capabilities(capabilities or (), f"agent {name!r}")
         self.name = name
         self.state = AgentState(session)
         self._model = model

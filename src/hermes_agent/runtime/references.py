@@ -36,14 +36,17 @@ def dangling_references(home: Path, settings: Settings) -> Iterator[DanglingRefe
             zone_of(settings.jobs.zone)
     except HermesError as error:
         yield DanglingReference("jobs.zone", error)
-    voice = settings.gateway.voice
-    if voice and voice != "local/tiny":
+    spoken = {"voice": settings.gateway.voice, "speak": settings.gateway.speak}
+    for name, voice in spoken.items():
+        service, _, model = voice.partition("/")
+        if not voice or voice == "local/tiny" or (name == "speak" and service == "local" and model):
+            continue
         from hermes_agent.models.catalogue.services import known_services
 
-        service, _, model = voice.partition("/")
         if service == "local" or not model or service not in known_services(settings.models):
-            hint = "local/tiny, or SERVICE/MODEL: `hermes model` lists services"
-            yield DanglingReference("gateway.voice", UsageError(f"unknown name: {voice!r}", hint))
+            own = {"voice": "local/tiny", "speak": "local/VOICE of espeak-ng"}[name]
+            hint = f"{own}, or SERVICE/MODEL: `hermes model` lists services"
+            yield DanglingReference(f"gateway.{name}", UsageError(f"unknown name: {voice!r}", hint))
     for name, profile in profiles.items():
         try:
             if profile:

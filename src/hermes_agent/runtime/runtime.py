@@ -29,6 +29,7 @@ from hermes_agent.jobs.scheduler import JobScheduler
 from hermes_agent.jobs.service import JobService
 from hermes_agent.learning.service import Learning
 from hermes_agent.models.registry import ModelRegistry
+from hermes_agent.runtime.background_commands import BackgroundCommands
 from hermes_agent.runtime.model_selection import ModelSelection
 from hermes_agent.runtime.services import Domains, ServiceFactory, ServiceManager
 from hermes_agent.runtime.session_history import SessionHistory
@@ -61,6 +62,7 @@ class Maintenance:
     _learning: Learning
     _incidents: IncidentService
     _jobs: JobScheduler
+    _commands: BackgroundCommands
     _health: Health = field(default_factory=Health, init=False)
     """The last published state of the store."""
     _tasks: tuple[asyncio.Task[None], ...] = field(default=(), init=False)
@@ -71,6 +73,9 @@ class Maintenance:
                 supervise("the store's check", self._check_store, every(MAINTENANCE_SECONDS))
             ),
             asyncio.create_task(supervise("the clean-up", self._tidy, every(MAINTENANCE_SECONDS))),
+            asyncio.create_task(
+                supervise("the watch on commands", self._commands.watch, every(MAINTENANCE_SECONDS))
+            ),
             asyncio.create_task(self._learning.tasks.run()),
             asyncio.create_task(self._incidents.run()),
             asyncio.create_task(self._jobs.run()),
@@ -84,6 +89,7 @@ class Maintenance:
     def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
+        self._commands.stop()
 
     async def _check_store(self) -> None:
         """Publish when the store becomes degraded or healthy, and resume work."""
@@ -201,12 +207,15 @@ class Runtime:
             context, self._tools, self.terminals, self.gates, self._roles, self._reservations,
             SessionCapabilities(
                 context, self._tool_services, self._subagents, self.learning, self.incidents,
-                self.jobs, self.job_service, self.outbound,
+                self.jobs, self.job_service, self.outbound, self.models,
             ),
         )  # fmt: skip
+        self._background_commands = BackgroundCommands(
+            context, self._turns, self.sessions, self.terminals, self.outbound
+        )
         self._maintenance = Maintenance(
             context, self.resume_all, self.tidy, self.sessions, self.learning, self.incidents,
-            self.jobs,
+            self.jobs, self._background_commands,
         )  # fmt: skip
         self.domains = Domains(
             context, self.sessions, self.models, self.model_selection, self.session_history,

@@ -13,9 +13,16 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from hermes_agent.agent.completions import Completions
-from hermes_agent.agent.prompt import CONTEXT_FILE_CHARS, CONTEXT_FILES, PromptContext, build_prompt
+from hermes_agent.agent.prompt import (
+    CONTEXT_CHARS,
+    CONTEXT_FILE_CHARS,
+    CONTEXT_FILES,
+    PromptContext,
+    build_prompt,
+)
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Degraded, HermesError, NotFound, Stopping
+from hermes_agent.core.gateway import Chat, SessionPlace
 from hermes_agent.core.records import NO_SHARE, ChildLimits, NewSession, Session, SessionMessage
 from hermes_agent.core.settings.terminals import PlaceSettings
 from hermes_agent.host.context import RuntimeContext
@@ -40,7 +47,9 @@ FOLLOW_UP_SECONDS = 2.0
 class SessionHooks(Protocol):
     """What learning adds to a session."""
 
-    async def opening(self, tools: Sequence[str], parent: str, source: str) -> tuple[str, str]: ...
+    async def opening(
+        self, tools: Sequence[str], parent: str, place: SessionPlace
+    ) -> tuple[str, str]: ...
 
     async def arrived(self, session: Session, message: SessionMessage) -> SessionMessage: ...
 
@@ -76,9 +85,11 @@ class SessionService:
         parent: str = "",
         share: ChildLimits = NO_SHARE,
         needs_model: bool = True,
+        chat: Chat | None = None,
     ) -> Session:
         """Opens a new conversation and fixes its prompt, tools, model, policy and terminals.
-        `embedded` are the tools of an embedding program; `use` names the tools that it has."""
+        `embedded` are the tools of an embedding program; `use` names the tools that it has; `chat`
+        is where it talks."""
         self._context.refresh_settings()
         model = self._completions.full_name(model, needs_model)
         policy = policy or self._context.settings.policy
@@ -93,7 +104,8 @@ class SessionService:
         names_shown = [spec.name for spec in shown]
         context = collect_prompt_context(
             workspace, self._context.home.soul, self._context.clock(), places,
-            await self._knowledge(names_shown, parent, source),
+            Path(self._context.environ.get("HOME") or Path.home()),
+            await self._knowledge(names_shown, parent, SessionPlace(source, chat)),
         )  # fmt: skip
         can_find = FIND_TOOLS in names_shown
         prompt = build_prompt(context, shown, self._tool_services.about() if can_find else "")
@@ -103,8 +115,14 @@ class SessionService:
         )  # fmt: skip
         return await self._context.store.open_session(new, prompt)
 
-    async def _knowledge(self, tools: Sequence[str], parent: str, source: str) -> tuple[str, str]:
-        return ("", "") if self.hooks is None else await self.hooks.opening(tools, parent, source)
+    async def _knowledge(
+        self, tools: Sequence[str], parent: str, place: SessionPlace
+    ) -> tuple[str, str]:
+        return ("", "") if self.hooks is None else await self.hooks.opening(tools, parent, place)
+
+    def can_run(self, session: Session) -> bool:
+        """Whether its turns can run here: a program's session needs the program."""
+        return self._tools.embedded.is_ours(session)
 
     async def submit(self, session: Session, message: SessionMessage) -> bool:
         """Store a message and start its turn. Once this returns, the message is durable. False when
@@ -263,21 +281,17 @@ def collect_prompt_context(
     soul: Path,
     now: float,
     places: Sequence[tuple[str, PlaceSettings]],
+    user_home: Path,
     learned: tuple[str, str] = ("", ""),
 ) -> PromptContext:
     """`learned` is the memory and the list of skills."""
-    context = [
-        (name, _read_context_file(Path(workspace) / name))
-        for name in CONTEXT_FILES
-        if (Path(workspace) / name).is_file()
-    ]
     machine = os.uname()
     return PromptContext(
         workspace=os.path.realpath(workspace),
         platform=f"{machine.sysname} {machine.machine}",
         date=datetime.fromtimestamp(now, UTC).date().isoformat(),
         identity=soul.read_text(encoding="utf-8", errors="replace") if soul.is_file() else "",
-        context=tuple(context),
+        context=tuple(_context_files(Path(os.path.realpath(workspace)), user_home)),
         terminals=tuple(
             (name, kind_of(place).name, getattr(place, "workspace", os.path.realpath(workspace)))
             for name, place in places
@@ -287,13 +301,42 @@ def collect_prompt_context(
     )
 
 
-def _read_context_file(path: Path) -> str:
+def _context_files(workspace: Path, user_home: Path) -> list[tuple[str, str]]:
+    """Names, seen from the workspace, and texts; the nearest last."""
+    found: dict[Path, Path] = {}
+    for folder in reversed(_context_folders(workspace, user_home)):
+        paths = [folder / name for name in CONTEXT_FILES]
+        for path in [path for path in paths if path.is_file()]:
+            found.setdefault(path.resolve(), path)
+    shown, left = [], CONTEXT_CHARS
+    for path in reversed(found.values()):
+        text = _read_context_file(path, min(left, CONTEXT_FILE_CHARS))
+        left -= len(text)
+        shown.append((os.path.relpath(path, workspace), text))
+    return [(name, text) for name, text in reversed(shown) if text]
+
+
+def _context_folders(workspace: Path, user_home: Path) -> list[Path]:
+    """The workspace and the folders above it, up to the root of its repository; only the workspace
+    if it is in none, or in one of another user or above the home folder."""
+    for folder in (workspace, *workspace.parents):
+        if folder != workspace and folder in user_home.resolve().parents:
+            break
+        if (folder / ".git").exists():
+            if folder.stat().st_uid != workspace.stat().st_uid:
+                break
+            between = [one for one in workspace.parents if one.is_relative_to(folder)]
+            return [workspace, *between]
+    return [workspace]
+
+
+def _read_context_file(path: Path, most: int) -> str:
     """A context file's text. One with a prompt injection is left out, and the model is told, so
     that it does not trust the file when it reads it."""
     from hermes_agent.learning.injection_scan.scan import reason, scan
 
     whole = path.read_text(encoding="utf-8", errors="replace")
-    text = whole.strip()[:CONTEXT_FILE_CHARS]  # just what the prompt shows
+    text = whole.strip()[:most]  # just what the prompt shows
     found = scan(text, "context")
     if not found:
         return text

@@ -14,6 +14,10 @@ class TerminalUnreachable(ToolError):
     """The machine cannot be reached, and the request was not sent."""
 
 
+class UnknownCommand(ToolError):
+    """The terminal has nothing of this command."""
+
+
 class CommandStatus(NamedTuple):
     """The state of a command, read from its files at one time."""
 

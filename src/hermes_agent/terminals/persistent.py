@@ -16,6 +16,7 @@ from hermes_agent.terminals.command_backend import (
     CommandReport,
     CommandStatus,
     TerminalUnreachable,
+    UnknownCommand,
     Why,
 )
 from hermes_agent.terminals.output import OutputTail, excerpt
@@ -350,7 +351,7 @@ class PersistentTerminal:
         check_id(id)
         facts = await self._again(lambda: self._backend.look(id))
         if not facts.known:
-            raise ToolError(f"no command called {id!r}", "`process` lists them")
+            raise UnknownCommand(f"no command called {id!r}", "`process` lists them")
         return facts
 
     def _limit(self, command: ShellCommand) -> float:

@@ -17,14 +17,24 @@ async def _recover(_context: ToolContext, _note: dict[str, Any], **_given: Any) 
 
 @tool(capabilities=("messages",), paths={"files": "read"}, located=True, recover=_recover)
 async def send_message(
-    context: ToolContext, text: str = "", target: str = "here", files: tuple[str, ...] = ()
+    context: ToolContext,
+    text: str = "",
+    target: str = "here",
+    files: tuple[str, ...] = (),
+    after: str = "",
 ) -> ToolResult:
     """Send a message or `files` (paths) to people. `target`: `here` (this chat), a channel's home
-    (`telegram`), a chat (`telegram:CHAT`), or `all` homes. Your answers reach this chat anyway."""
+    (`telegram`), a chat (`telegram:CHAT`), the owner's `phone`, or `all` homes. Your answers reach
+    this chat anyway. `after`: id of a background command; sent with its outcome when it ends."""
     if context.services.messenger is None:
         raise ToolError("this session cannot send messages", "say it in your answer", "never")
     if len(files) > MAX_FILES:
         raise ToolError(f"at most {MAX_FILES} files go with a message", "send several", "changed")
+    if after:
+        if files:
+            raise ToolError("files cannot wait for a command", "send them once it ended", "changed")
+        where = await context.services.messenger.send_after(context.effect, target, text, after)
+        return ToolResult(f"goes to {', '.join(where)} when {after} ends", {"targets": list(where)})
     media = [await _read(context, path) for path in files]
     where = await context.services.messenger.send(context.effect, target, text, media)
     return ToolResult(f"on its way to {', '.join(where)}", {"targets": list(where)})

@@ -31,6 +31,7 @@ async def _recover_command(
     timeout: float | None,  # noqa: ASYNC109 - the terminal keeps it, across a restart too
     background: bool,
     changes: bool,  # noqa: ARG001 - the gate has judged it
+    wake: bool,
 ) -> RecoveryResult:
     beside = context.aside and not background
     limit = _limit(context, timeout) if beside else timeout
@@ -44,7 +45,7 @@ async def _recover_command(
     if beside:
         found = await _to_its_end(context, found)
     # A lost command may have done anything before it was lost: a person decides.
-    return None if found.state == "lost" else show(found)
+    return None if found.state == "lost" else _noted(context, show(found), wake)
 
 
 def _limit(context: ToolContext, given: float | None) -> float:
@@ -90,10 +91,12 @@ async def terminal(
     timeout: Annotated[float, Meta(gt=0)] | None = None,  # noqa: ASYNC109 - as above
     background: bool = False,
     changes: bool = False,  # noqa: ARG001 - the gate has judged it
+    wake: bool = False,
 ) -> ToolResult:
     """Run a bash command. Directory, variables and functions carry over to the next call. No
-    stdin. `timeout` in seconds. `background` returns at once; see `process`. What seems
-    read-only cannot write; `changes` says that it must, and may ask."""
+    stdin. `timeout` in seconds. `background` returns at once; see `process`. Its end is reported
+    to this chat; `wake` also gives you a turn then, and `send_message` with `after` tells others.
+    What seems read-only cannot write; `changes` says that it must, and may ask."""
     # A program runs several at once: each in its own shell, which starts in the session's folder
     # and whose changes are lost with it.
     beside = context.aside and not background
@@ -112,9 +115,17 @@ async def terminal(
         state = await _to_its_end(context, state)
     if state.state == "lost":
         raise OutcomeUnknown("the shell exited while the command ran")
+    result = _noted(context, show(state), wake)
     if context.confinement == "none":
-        return show(state)
-    return _confined(_with_calls(context, show(state)), state, context.confinement)
+        return result
+    return _confined(_with_calls(context, result), state, context.confinement)
+
+
+def _noted(context: ToolContext, result: ToolResult, wake: bool) -> ToolResult:
+    """With what is needed to report the end of a background command."""
+    if not result.data["background"]:
+        return result
+    return replace(result, data={**result.data, "terminal": context.place, "wake": wake})
 
 
 async def _recover_process(

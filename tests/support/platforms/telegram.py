@@ -262,6 +262,9 @@ class TelegramPlatform(Loopback):
     async def on_senddocument(self, asked: dict[str, Any]) -> Any:
         return self._show(asked, asked.get("caption", ""), (asked["document"],))
 
+    async def on_sendvoice(self, asked: dict[str, Any]) -> Any:
+        return self._show(asked, asked.get("caption", ""), (asked["voice"],))
+
     async def on_sendphoto(self, asked: dict[str, Any]) -> Any:
         return self._show(asked, asked.get("caption", ""), (asked["photo"],))
 

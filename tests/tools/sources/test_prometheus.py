@@ -39,7 +39,12 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data",
         f"--web.listen-address=127.0.0.1:{port}",
     ]  # fmt: skip
-    with server(folder, command, lambda: answers(f"{url}/api/v1/alerts", b"firing")):
+
+    def ready() -> bool:
+        fires = answers(f"{url}/api/v1/alerts", b"firing")
+        return fires and answers(f"{url}/api/v1/targets", b'"health":"up"')
+
+    with server(folder, command, ready):
         yield url
 
 

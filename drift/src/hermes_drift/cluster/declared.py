@@ -4,6 +4,7 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from hermes_drift.cluster.resources import ApiKind, group_of
 from hermes_drift.config import Kubernetes
 from hermes_drift.scopes.repository import Repository
 
@@ -16,6 +17,9 @@ class DeclaredObject(NamedTuple):
     source: str
     body: dict[str, Any]
     namespace: str
+    """Empty for an object of the whole cluster."""
+    api: ApiKind | None = None
+    """None if the API server does not say."""
 
     @property
     def kind(self) -> str:
@@ -26,8 +30,13 @@ class DeclaredObject(NamedTuple):
         return str((self.body.get("metadata") or {}).get("name", ""))
 
     @property
+    def group(self) -> str:
+        return group_of(self.body.get("apiVersion"))
+
+    @property
     def title(self) -> str:
-        return f"{self.kind} {self.namespace}/{self.name}"
+        where = f"{self.namespace}/" if self.namespace else ""
+        return f"{self.kind} {where}{self.name}"
 
     @property
     def resource(self) -> str:

@@ -105,11 +105,12 @@ def same(declared: Any, live: Any) -> bool:
         return True
     if isinstance(declared, bool) or isinstance(live, bool):
         return False
-    first, second = _amount(declared), _amount(live)
+    first, second = amount(declared), amount(live)
     return first is not None and first == second
 
 
-def _amount(value: Any) -> Decimal | None:
+def amount(value: Any) -> Decimal | None:
+    """A number or a quantity such as `500m`."""
     match = _QUANTITY.match(str(value)) if isinstance(value, int | float | str) else None
     if match is None:
         return None

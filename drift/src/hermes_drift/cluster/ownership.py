@@ -2,9 +2,11 @@
 server's audit log, which says who the client was."""
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -12,7 +14,6 @@ from msgspec.structs import replace
 from hermes_drift.cluster.declared import DeclaredObject
 from hermes_drift.cluster.fields import Path
 from hermes_drift.matching import fits_any
-from hermes_drift.scopes.file_facts import text_of
 from hermes_drift.values import LiveState, Who
 
 CONTROLLERS = (
@@ -33,7 +34,9 @@ PEOPLE = (
 )  # fmt: skip
 
 
-CHANGES = ("create", "update", "patch", "delete")
+CHANGES = ("create", "update", "patch", "delete", "deletecollection")
+REQUESTS = 20_000
+"""How many of the last changes in an audit log are considered."""
 NEAR = 2.0
 """Seconds between a request and the field's time."""
 SERVICE = "system:"
@@ -141,57 +144,83 @@ class ApiRequest(NamedTuple):
     verb: str
     resource: str
     """Such as `deployments`."""
+    group: str
     namespace: str
     name: str
+    manager: str
+    """The name under which `managedFields` has it."""
 
     def is_about(self, one: DeclaredObject) -> bool:
-        named = (self.namespace, self.name) == (one.namespace, one.name)
-        return named and self.resource.startswith(one.kind.lower()[:-1])  # policy, policies
+        name = one.name if self.verb == "deletecollection" else self.name
+        if (self.namespace, name) != (one.namespace, one.name):
+            return False
+        if one.api is not None:
+            return (self.resource, self.group) == (one.api.plural, one.api.group)
+        return self.resource.startswith(one.kind.lower()[:-1])  # policy, policies
 
     @property
     def kind(self) -> Literal["person", "controller"]:
         return "controller" if self.user.startswith(SERVICE) else "person"
 
 
-async def read_requests(live: LiveState, path: str) -> Sequence[ApiRequest]:
-    found = []
-    for line in (await text_of(live, path)).splitlines():
-        try:
-            event = msgspec.json.decode(line)
-            about = event["objectRef"]
-            if event["verb"] not in CHANGES or event.get("stage") != "ResponseComplete":
-                continue
-            at = datetime.fromisoformat(event["requestReceivedTimestamp"])
-            user = event["user"]["username"]
-            found.append(
-                ApiRequest(
-                    at.timestamp(), user, event["verb"], about.get("resource", ""),
-                    about.get("namespace", ""), about.get("name", ""),
-                )
-            )  # fmt: skip
-        except (msgspec.MsgspecError, KeyError, TypeError, ValueError, AttributeError):
-            continue  # a truncated line, or one about something else
-    return found
+async def read_requests(live: LiveState, path: str) -> tuple[Sequence[ApiRequest], str]:
+    """The successful changes in the API server's audit log, and why it cannot be read."""
+    verbs = shlex.quote(f'"verb": *"({"|".join(CHANGES)})"')
+    answer = await live.ask(f"grep -E {verbs} -- {shlex.quote(path)} | tail -n {REQUESTS}")
+    trouble = "" if answer.ok and not answer.error.strip() else answer.trouble
+    requests = (_request(line) for line in answer.out.splitlines())
+    return [one for one in requests if one is not None], trouble
+
+
+def _request(line: str) -> ApiRequest | None:
+    """None if it is truncated, changed nothing, or was about the status only."""
+    try:
+        event = msgspec.json.decode(line)
+        about = event["objectRef"]
+        query = parse_qs(urlsplit(event.get("requestURI", "")).query)
+        failed = event.get("responseStatus", {}).get("code", 200) >= 400
+        if event["verb"] not in CHANGES or event.get("stage") != "ResponseComplete" or failed:
+            return None
+        if about.get("subresource") == "status" or "dryRun" in query:
+            return None
+        user = event["user"]["username"]
+        if user.startswith(SERVICE):  # a proxy that acts for somebody
+            user = event.get("impersonatedUser", {}).get("username", user)
+        manager = query.get("fieldManager", [event.get("userAgent", "").partition("/")[0]])[0]
+        return ApiRequest(
+            datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp(), user,
+            event["verb"], about.get("resource", ""), about.get("apiGroup", ""),
+            about.get("namespace", ""), about.get("name", ""), manager,
+        )  # fmt: skip
+    except (msgspec.MsgspecError, KeyError, TypeError, ValueError, AttributeError):
+        return None
 
 
 def with_user(who: Who, one: DeclaredObject, requests: Sequence[ApiRequest]) -> Who:
-    """The same with the name of the user who sent the request, if the log has it."""
-    if who.at is None:
-        return who
-    fitting = [each for each in requests if each.is_about(one) and abs(each.at - who.at) <= NEAR]
-    if not fitting:
-        return who
-    last = fitting[-1]
-    return replace(
-        who, kind=last.kind, name=last.user, sure="certain",
-        evidence=f"{who.evidence}; the API server's audit log names {last.user}",
-    )  # fmt: skip
+    """The same with the name of the user who sent the request, if the log has it. Where
+    `managedFields` only allow a guess, the last person who changed the object."""
+    about = [each for each in requests if each.is_about(one) and not each.verb.startswith("delete")]
+    at = who.at
+    if who.sure in ("", "guess"):
+        later = [each for each in about if each.kind == "person" and each.at > (at or 0.0) + NEAR]
+        if later:
+            last = later[-1]
+            evidence = "the API server's audit log names the last person who changed the object"
+            return Who("person", last.user, "likely", last.at, evidence)
+    fitting = [each for each in about if at is not None and abs(each.at - at) <= NEAR]
+    if fitting:
+        last = ([each for each in fitting if each.manager == who.name] or fitting)[-1]
+        evidence = f"{who.evidence}; the API server's audit log names {last.user}"
+        return replace(who, kind=last.kind, name=last.user, sure="certain", evidence=evidence)
+    if who.kind == "person":
+        return replace(who, evidence=f"{who.evidence}; only a hint: a program, not its user")
+    return who
 
 
 def deleted_by(one: DeclaredObject, requests: Sequence[ApiRequest]) -> Who:
     """Who deleted a missing object, if the log has it."""
     for each in reversed(requests):
-        if each.verb == "delete" and each.is_about(one):
+        if each.verb.startswith("delete") and each.is_about(one):
             evidence = "the API server's audit log has the delete request"
             return Who(each.kind, each.user, "certain", each.at, evidence)
     return Who()

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from hermes_drift import diff_text
-from hermes_drift.cluster import ownership
+from hermes_drift.cluster import autoscalers, ownership
 from hermes_drift.cluster.declared import DeclaredObject, declared_in
 from hermes_drift.cluster.fields import (
     ABSENT,
@@ -21,6 +21,7 @@ from hermes_drift.cluster.fields import (
     path_text,
 )  # fmt: skip
 from hermes_drift.cluster.ownership import Owned
+from hermes_drift.cluster.resources import ApiKind, kinds_in
 from hermes_drift.config import Kubernetes
 from hermes_drift.matching import fits_any
 from hermes_drift.scopes.repository import Repository
@@ -48,22 +49,42 @@ class ClusterAudit:
         self._troubles: list[str] = []
         self._scalers: dict[str, Sequence[Any]] = {}
         self._requests: Sequence[ownership.ApiRequest] = ()
+        self._kinds: Mapping[tuple[str, str], ApiKind] = {}
+        """Empty if the server does not say."""
+        self._notes: list[str] = []
 
     async def run(self) -> ScopeResult:
-        objects, self._troubles, notes = await declared_in(self._wanted, self._repository)
+        objects, self._troubles, self._notes = await declared_in(self._wanted, self._repository)
+        notes = self._notes
         unread = [one.title for one in objects if one.kind in UNREAD]
         if unread:
             notes.append(f"secrets are not read: {', '.join(unread)}")
         objects = [one for one in objects if one.kind not in UNREAD]
         if self._wanted.audit_log:
-            self._requests = await ownership.read_requests(self._live, self._wanted.audit_log)
+            path = self._wanted.audit_log
+            self._requests, trouble = await ownership.read_requests(self._live, path)
+            if trouble:
+                notes.append(
+                    f"the audit log {path} cannot be read, so users are unknown: {trouble}"
+                )
+        if objects:
+            answer = await self._live.ask(f"{self._kubectl} api-resources --no-headers")
+            self._kinds = kinds_in(answer.out)
+        objects = [self._placed(one) for one in objects]
         checked = 0
-        for namespace in dict.fromkeys(one.namespace for one in objects):
+        more = {""} if self._wanted.extra and self._kinds else set()
+        for namespace in sorted(more | {one.namespace for one in objects}):
             there = [one for one in objects if one.namespace == namespace]
             checked += await self._namespace(namespace, there)
         return ScopeResult(
             "kubernetes", checked, tuple(self._found), tuple(self._troubles), tuple(notes)
         )
+
+    def _placed(self, one: DeclaredObject) -> DeclaredObject:
+        """With its kind, and without a namespace if its kind has none."""
+        api = self._kinds.get((one.group, one.kind))
+        namespaced = api is None or api.namespaced
+        return one._replace(api=api, namespace=one.namespace if namespaced else "")
 
     async def _namespace(self, namespace: str, objects: Sequence[DeclaredObject]) -> int:
         found: dict[tuple[str, str], Any] = {}
@@ -77,8 +98,7 @@ class ClusterAudit:
                 self._missing(one)
             else:
                 await self._compare(one, live)
-        if self._wanted.extra:
-            await self._extras(namespace, seen)
+        await self._extras(namespace, seen)
         return len(seen)
 
     async def _get(
@@ -86,7 +106,7 @@ class ClusterAudit:
     ) -> Sequence[DeclaredObject]:
         """Read objects into `found`. Returns those that could be asked for, even if absent."""
         names = shlex.join(one.resource for one in some)
-        items = await self._query(f"get -n {shlex.quote(namespace)} {names} --ignore-not-found")
+        items = await self._query(f"get{_in(namespace)} {names} --ignore-not-found")
         if items is not None:
             found.update({(one["kind"], one["metadata"]["name"]): one for one in items})
             return some
@@ -94,7 +114,8 @@ class ClusterAudit:
             self._troubles.append(f"{some[0].title}: {self._why}")
             return ()
         if "connect" in self._why.lower() or "refused" in self._why.lower():
-            self._troubles.append(f"namespace {namespace}: {self._why}")
+            place = f"namespace {namespace}" if namespace else "cluster-scoped"
+            self._troubles.append(f"{place}: {self._why}")
             return ()
         return [each for one in some for each in await self._get(namespace, [one], found)]
 
@@ -117,13 +138,14 @@ class ClusterAudit:
         if not fits_any(self._wanted.ignore, f"{one.title} {field}"):
             self._found.append(
                 DriftFinding("kubernetes", one.title, field, source=one.source,
-                        terminal=self._live.name, **more)
+                             terminal=self._live.name, namespace=one.namespace, group=one.group,
+                             **more)
             )  # fmt: skip
 
     def _revert(self, one: DeclaredObject) -> str:
         show = shlex.quote(f"{self._repository.commit[:12]}:{one.source}")
         folder = shlex.quote(self._repository.folder)
-        return f"git -C {folder} show {show} | {self._kubectl} apply -n {one.namespace} -f -"
+        return f"git -C {folder} show {show} | {self._kubectl} apply{_in(one.namespace)} -f -"
 
     def _missing(self, one: DeclaredObject) -> None:
         self._add(
@@ -145,24 +167,33 @@ class ClusterAudit:
             if path == ("metadata", "namespace"):
                 continue
             owner = ownership.owner_of(path, owned)
-            if there is ABSENT or owner is None or owner.manager in declarers:
-                last = ownership.last_writer(owned, declarers)
-                who = ownership.who(last or owner, sure=last is None and owner is not None)
+            if there is ABSENT or owner is None:
+                owner = ownership.last_writer(owned, declarers)
+                who = ownership.who(owner, sure=False)
             else:
-                who = ownership.who(owner)
-            if path == ("spec", "replicas"):
-                who = await self._scaler(one, there) or who
-            who = ownership.with_user(who, one, self._requests)
-            self._differs(one, path, declared, there, who)
+                who = ownership.who(owner, sure=owner.manager not in declarers)
+            await self._differs(one, path, declared, there, who)
         for path, owner in _added(body, live, owned, declarers):
-            who = ownership.with_user(ownership.who(owner), one, self._requests)
-            self._differs(one, path, ABSENT, at(live, path), who)
+            await self._differs(one, path, ABSENT, at(live, path), ownership.who(owner))
 
-    def _differs(self, one: DeclaredObject, path: Path, declared: Any, live: Any, who: Who) -> None:
+    async def _differs(
+        self, one: DeclaredObject, path: Path, declared: Any, live: Any, who: Who
+    ) -> None:
+        who = ownership.with_user(who, one, self._requests)
+        history: tuple[str, ...] = ()
+        scaling = autoscalers.scaling_of(
+            await self._scalers_of(one, path), one.kind, one.name, path, live
+        )
+        if scaling is not None and scaling.within:
+            last = f"; last written by {who.name}" if who.name else ""
+            who = Who("controller", scaling.kind, "certain", None, f"{scaling.text}{last}")
+        elif scaling is not None:
+            history = (scaling.text,)
         field = path_text(path)
         change = f"remove {field}" if live is ABSENT else f"{field}: {self._shown(path, live)}"
         self._add(
             one, field, declared=self._shown(path, declared), live=self._shown(path, live), who=who,
+            history=history,
             advice=Advice(
                 revert=self._revert(one),
                 adopt=f"in {one.source}, {one.kind} {one.name}: {change}",
@@ -189,45 +220,66 @@ class ClusterAudit:
             return value
         return self._hide(f"{name}={value}").removeprefix(f"{name}=")
 
-    async def _scaler(self, one: DeclaredObject, live: Any) -> Who | None:
-        """The autoscaler that set these replicas, if one may have."""
+    async def _scalers_of(self, one: DeclaredObject, path: Path) -> Sequence[Any]:
+        """Autoscalers of the namespace, if the field is one that they set."""
+        if path != ("spec", "replicas") and "resources" not in path:
+            return ()
         if one.namespace not in self._scalers:
-            query = f"get -n {shlex.quote(one.namespace)} horizontalpodautoscalers"
-            self._scalers[one.namespace] = await self._query(query) or ()
-        for scaler in self._scalers[one.namespace]:
-            spec = scaler.get("spec", {})
-            target = spec.get("scaleTargetRef", {})
-            if (target.get("kind"), target.get("name")) != (one.kind, one.name):
-                continue
-            least, most = spec.get("minReplicas", 1), spec.get("maxReplicas", 0)
-            name = scaler["metadata"]["name"]
-            if isinstance(live, int) and least <= live <= most:
-                evidence = f"HorizontalPodAutoscaler {name} keeps it between {least} and {most}"
-                return Who("controller", "HorizontalPodAutoscaler", "certain", None, evidence)
-        return None
+            found: list[Any] = []
+            for key in autoscalers.KINDS:
+                kind = self._kinds.get(key)
+                name = kind.resource if kind else f"{key[1].lower()}s"
+                if kind or (not self._kinds and key == autoscalers.KINDS[0]):
+                    items = await self._query(f"get{_in(one.namespace)} {name}")
+                    found += items or ()
+                    if items is None:
+                        self._notes.append(f"{name} in {one.namespace} are not known: {self._why}")
+            self._scalers[one.namespace] = found
+        return self._scalers[one.namespace]
 
     async def _extras(self, namespace: str, seen: Sequence[DeclaredObject]) -> None:
-        """Undeclared objects of declared kinds that no other object owns."""
-        for kind in dict.fromkeys(one.resource.partition("/")[0] for one in seen):
+        """Undeclared objects that no other object owns: of declared kinds, if that is wanted, and
+        of admission policies: of declared kinds always, of all kinds if wanted."""
+        extra = self._wanted.extra
+        kinds = {
+            one.resource.partition("/")[0]: one.api for one in seen
+            if extra or (one.api is not None and one.api.is_admission_policy)
+        }  # fmt: skip
+        declared = set(kinds.values())
+        kinds |= {
+            one.resource: one for one in self._kinds.values()
+            if extra and one not in declared and one.is_admission_policy
+            and one.namespaced == bool(namespace)
+        }  # fmt: skip
+        for kind, api in kinds.items():
             known = {one.name for one in seen if one.resource.startswith(f"{kind}/")}
-            for live in await self._query(f"get -n {shlex.quote(namespace)} {kind}") or ():
+            items = await self._query(f"get{_in(namespace)} {kind}")
+            if items is None:
+                place = self._troubles if api in declared or api is None else self._notes
+                place.append(f"undeclared {kind}: {self._why}")
+            for live in items or ():
                 metadata = live["metadata"]
                 if metadata["name"] in known or metadata.get("ownerReferences"):
                     continue
-                one = DeclaredObject("", live, metadata.get("namespace", namespace))
+                one = DeclaredObject("", live, metadata.get("namespace", ""), api)
                 owned = [each for each in ownership.owners(live) if each.part != "status"]
                 first = min(owned, key=lambda each: each.at or 0.0, default=None)
-                resource = shlex.quote(f"{kind}/{one.name}")
+                target = f"{_in(one.namespace)} {shlex.quote(f'{kind}/{one.name}')}"
                 self._add(
                     one, "extra", declared="not declared",
                     live=f"created {metadata.get('creationTimestamp')}",
                     who=ownership.with_user(ownership.who(first), one, self._requests),
                     advice=Advice(
-                        revert=f"{self._kubectl} delete -n {one.namespace} {resource}",
-                        adopt=f"{self._kubectl} get -n {one.namespace} {resource} -o yaml, "
+                        revert=f"{self._kubectl} delete{target}",
+                        adopt=f"{self._kubectl} get{target} -o yaml, "
                         "remove the server's fields, and commit it",
                     ),
                 )  # fmt: skip
+
+
+def _in(namespace: str) -> str:
+    """The option of kubectl; none for objects of the whole cluster."""
+    return f" -n {shlex.quote(namespace)}" if namespace else ""
 
 
 def _leaves(declared: Any, path: Path) -> Iterator[Path]:

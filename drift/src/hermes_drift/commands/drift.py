@@ -20,8 +20,8 @@ SCOPES = ("files", "units", "compose", "packages", "kubernetes")
 """The same as in `values`, which takes longer to import."""
 
 CODES = """\
-Exit code 0: everything is as declared or known to be harmless; 1: something needs a look or could
-not be checked; 2: usage error."""
+Exit code 0: everything is as declared or known to be harmless; 1: something is notable or
+dangerous, or could not be checked; 2: usage error."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,33 +90,34 @@ def _run(options: argparse.Namespace) -> int:
 
 def _signal(api: Any, audit: dict[str, Any], silent: bool) -> None:
     """Raise one signal for each object with dangerous drift."""
-    dangerous: dict[str, list[dict[str, Any]]] = {}
+    from hermes_drift.values import fingerprint_of
+
+    dangerous: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for scope in audit["scopes"]:
         for one in scope["findings"]:
             if one["weight"] == "dangerous":
-                dangerous.setdefault(f"{one['terminal']} {one['object']}", []).append(one)
-    for key, found in dangerous.items():
-        first = found[0]
+                dangerous.setdefault((one["terminal"], one["object"]), []).append(one)
+    for (terminal, object), found in dangerous.items():
         fields = ", ".join(one["field"] for one in found)
         api.post(
             "/v1/signals",
             {
                 "source": "person",
-                "fingerprint": f"drift {audit['repository']} {key}",
-                "title": f"dangerous drift: {first['object']} ({fields})",
-                "service": first["object"].rpartition("/")[2].partition(".")[0],
+                "fingerprint": fingerprint_of(audit["repository"], terminal, object),
+                "title": f"dangerous drift: {object} ({fields})",
+                "service": object.replace(" ", "/").rpartition("/")[2].partition(".")[0],
                 "severity": "P1",
                 "detail": "\n".join(
                     f"{one['id']} {one['field']}: {one['why']}; declared {one['declared']}, "
                     f"live {one['live']}"
                     for one in found
                 ),
-                "terminal": first["terminal"],
+                "terminal": terminal,
                 "labels": {"audit": audit["id"]},
             },
         )
         if not silent:
-            print(f"raised a signal: {first['object']} ({fields})")
+            print(f"raised a signal: {object} ({fields})")
 
 
 def _list(options: argparse.Namespace) -> None:

@@ -16,8 +16,12 @@ from hermes_agent.core.text.terminal import clean
 from hermes_agent.host.paths import find_home
 
 if TYPE_CHECKING:
-    from hermes_drift.manifests.check import CheckedManifests, ManifestFinding
+    from hermes_drift.manifests.check import CheckedManifests, ManifestFinding, Unchecked
     from hermes_drift.manifests.policy import Policy
+
+
+SHOWN = 12
+"""So many kinds or files a line names."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +31,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     check = actions.add_parser("check", help="check files, folders or standard input (`-`)")
     check.set_defaults(act=_check)
     check.add_argument("paths", nargs="+", metavar="PATH", help="a file, a folder, or -")
-    check.add_argument("--strict", action="store_true", help="treat warnings as errors")
+    check.add_argument(
+        "--strict", action="store_true", help="treat warnings and unrendered charts as errors"
+    )
     check.add_argument(
         "--format", choices=("text", "github"), default="text",
         help="github: pull request annotations",
@@ -60,10 +66,10 @@ def _policy(options: argparse.Namespace) -> "Policy":
 def _check(options: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from hermes_drift.manifests.check import ManifestFinding, check, manifest_files, read
+    from hermes_drift.manifests.check import TEMPLATE, check, manifest_files, read
 
     policy = _policy(options)
-    sources: list[tuple[str, str | ManifestFinding]] = []
+    sources: list[tuple[str, str | ManifestFinding | Unchecked]] = []
     for path in options.paths:
         if path == "-":
             sources.append(("-", _piped()))
@@ -74,12 +80,15 @@ def _check(options: argparse.Namespace) -> int:
             f"no manifests in {', '.join(options.paths)}", "manifests end in .yaml, .yml or .json"
         )
     checked = check(sources, policy)
-    failed = bool(checked.count("error") or (options.strict and checked.findings))
+    doubts = checked.findings or any(one.reason == TEMPLATE for one in checked.unchecked)
+    failed = bool(checked.count("error") or (options.strict and doubts))
     if options.json:
         print_json(_document(checked, policy, not failed))
     elif options.format == "github":
         for finding in checked.findings:
             print(_annotation(finding))
+        for line in _unchecked(checked):
+            print(clean(f"::notice title=hermes manifests::{_escape(line)}"))
     else:
         _print(checked)
     return int(failed)
@@ -122,6 +131,24 @@ def _print(checked: "CheckedManifests") -> None:
     if checked.findings or checked.let_off:
         print()
     print(_summary(checked))
+    for line in _unchecked(checked):
+        print(clean(line))
+
+
+def _unchecked(checked: "CheckedManifests") -> list[str]:
+    """What no rule has looked at: a line for each reason, with kinds and files."""
+    reasons: dict[str, list[str]] = {}
+    for one in checked.unchecked:
+        reasons.setdefault(one.reason, []).append(one.kind or f"{one.path}:{one.line}")
+    lines = []
+    for reason, names in reasons.items():
+        counts = [
+            f"{count} {name}" if (count := names.count(name)) > 1 else name
+            for name in dict.fromkeys(names)
+        ]
+        more = f" and {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""
+        lines.append(f"not checked, {reason}: {', '.join(counts[:SHOWN])}{more}")
+    return lines
 
 
 def _summary(checked: "CheckedManifests") -> str:
@@ -132,8 +159,6 @@ def _summary(checked: "CheckedManifests") -> str:
     parts = [f"{found} in {_count(checked.files, 'file')}", wrong]
     if checked.let_off:
         parts.append(f"{len(checked.let_off)} waived")
-    if checked.passed_over:
-        parts.append(f"{_count(checked.passed_over, 'document')} skipped (not manifests)")
     return "; ".join(parts)
 
 

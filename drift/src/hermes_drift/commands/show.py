@@ -1,16 +1,11 @@
 """Audits, findings and patterns as text."""
 
+from itertools import groupby
 from typing import Any
 
 from hermes_agent.cli.output.formatting import one_line, stamp, table
 from hermes_agent.core.text.terminal import clean
-
-CALLED = {"harmless": "harmless", "look": "needs a look", "dangerous": "DANGEROUS"}
-DO = {
-    "revert": "revert to declared", "adopt": "adopt into Git", "leave": "leave it",
-    "decide": "decide",
-}  # fmt: skip
-SCOPE_HEADS = ("scope", "checked", "findings", "harmless", "needs a look", "dangerous")
+from hermes_drift.values import CALLED, DO, mark, place_of
 
 
 def is_well(audit: dict[str, Any]) -> bool:
@@ -21,17 +16,20 @@ def is_well(audit: dict[str, Any]) -> bool:
 
 
 def audit_text(audit: dict[str, Any]) -> str:
+    """By place, each with its mark in words; no table, because chats show those badly."""
     commit = f"{audit['commit'][:10]} ({one_line(audit['subject'], 60)})"
-    lines = [f"{audit['id']}: {clean(audit['repository'])} at {commit}", ""]
-    rows = []
+    lines = [f"{audit['id']}: {clean(audit['repository'])} at {commit}"]
     for scope in audit["scopes"]:
         weights = [one["weight"] for one in scope["findings"]]
-        counts = [weights.count(weight) for weight in CALLED]
-        rows.append([scope["scope"], *map(str, (scope["checked"], len(weights), *counts))])
-    lines.append(table(SCOPE_HEADS, rows))
+        said = mark(weights) if weights else "0 findings"
+        lines.append(f"{scope['scope']}: {scope['checked']} checked, {said}")
     for scope in audit["scopes"]:
-        for one in scope["findings"]:
-            lines += ["", *_brief(one)]
+        for place, group in groupby(scope["findings"], key=_place):
+            findings = list(group)
+            if place != scope["scope"] or len(audit["scopes"]) > 1:  # else it is said above
+                lines += ["", f"{one_line(place)}: {mark([one['weight'] for one in findings])}"]
+            for one in findings:
+                lines += ["", *_brief(one)]
         lines += [f"\nnot checked, {scope['scope']}: {clean(one)}" for one in scope["troubles"]]
         lines += [f"\n{scope['scope']}: {clean(one)}" for one in scope["notes"]]
     if not any(scope["findings"] or scope["troubles"] for scope in audit["scopes"]):
@@ -40,6 +38,10 @@ def audit_text(audit: dict[str, Any]) -> str:
         lines += ["", "hint: `hermes drift show ID` shows a diff; `accept ID --why TEXT` and"]
         lines += ["      `reject ID` teach later audits"]
     return "\n".join(lines)
+
+
+def _place(one: dict[str, Any]) -> str:
+    return place_of(one["scope"], one["namespace"])
 
 
 def _brief(one: dict[str, Any]) -> list[str]:
@@ -93,8 +95,7 @@ def list_text(rows: list[dict[str, Any]]) -> str:
          str(row["troubles"]), one_line(row["repository"], 100))
         for row in rows
     ]  # fmt: skip
-    heads = ("audit", "when", "commit", "harmless", "needs a look", "dangerous", "not checked",
-             "repository")  # fmt: skip
+    heads = ("audit", "when", "commit", *CALLED.values(), "not checked", "repository")
     return table(heads, cells)
 
 
@@ -104,7 +105,7 @@ def pattern_text(pattern: dict[str, Any]) -> str:
     who = f", changed by {' '.join(by)}" if by else ""
     lines = [f"{pattern['says']}: {pattern['scope']} {clean(where)}{clean(who)}"]
     if pattern["says"] == "accepted":
-        most = CALLED[pattern["covers"]].lower()
+        most = CALLED[pattern["covers"]]
         lines.append(f"later audits treat it as harmless, unless it is rated worse than {most!r}")
     else:
         lines.append("later audits do not treat it as harmless")

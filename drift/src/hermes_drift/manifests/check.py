@@ -11,7 +11,7 @@ from hermes_agent.policy.patterns.globs import WordGlobs
 from hermes_agent.policy.yaml_nodes import Node
 from hermes_drift.manifests.documents import LARGEST, Document, child, documents
 from hermes_drift.manifests.expressions import failing
-from hermes_drift.manifests.objects import KubeContainer, KubeObject, objects_in
+from hermes_drift.manifests.objects import UNSHAPED, KubeContainer, KubeObject, objects_in
 from hermes_drift.manifests.policy import Exempt, Level, ManifestRule, Policy
 from hermes_drift.manifests.rules import BUILT_IN, Hit, RuleTarget
 
@@ -40,14 +40,29 @@ class WaivedFinding(Struct, frozen=True):
     reason: str
 
 
+class Unchecked(Struct, frozen=True):
+    """A file, a document or an object that no rule has looked at."""
+
+    path: str
+    line: int
+    kind: str
+    """Of an object; empty for the others."""
+    reason: str
+
+
+NO_RULE = "no rule applies"
+NO_MANIFEST = "not a manifest"
+UNREADABLE = "cannot be read"
+TEMPLATE = "a template of a chart: check the output of `helm template`"
+
+
 class CheckedManifests(Struct):
     files: int = 0
     objects: int = 0
     workloads: int = 0
-    passed_over: int = 0
-    """Documents that are not manifests."""
     findings: list[ManifestFinding] = []
     let_off: list[WaivedFinding] = []
+    unchecked: list[Unchecked] = []
 
     def count(self, level: Level) -> int:
         return sum(finding.level == level for finding in self.findings)
@@ -68,29 +83,40 @@ def manifest_files(path: Path) -> list[Path]:
     )
 
 
-def read(path: Path) -> str | ManifestFinding:
-    """The text of a manifest, or why it cannot be read."""
+def read(path: Path) -> str | ManifestFinding | Unchecked:
+    """The text of a manifest, or why it is not checked."""
     try:
         if path.stat().st_size > LARGEST * 4:
             return _unread(str(path), 1, 1, f"it is larger than {LARGEST * 4:,} bytes", "split it")
-        return path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
+        if "{{" in text and any(
+            folder.name == "templates" and (folder.parent / "Chart.yaml").exists()
+            for folder in path.absolute().parents
+        ):
+            return Unchecked(str(path), 1, "", TEMPLATE)
+        return text
     except UnicodeDecodeError:
         return _unread(str(path), 1, 1, "it is not UTF-8 text", "save it as UTF-8")
     except OSError as error:
         return _unread(str(path), 1, 1, f"it cannot be read: {error.strerror}")
 
 
-def check(sources: Sequence[tuple[str, str | ManifestFinding]], policy: Policy) -> CheckedManifests:
-    """Check texts, each with its path or why it cannot be read."""
+def check(
+    sources: Sequence[tuple[str, str | ManifestFinding | Unchecked]], policy: Policy
+) -> CheckedManifests:
+    """Check texts, each with its path or why it is not checked."""
     checked = CheckedManifests()
     checker = _Checker(policy, checked)
     for path, text in sources:
         checked.files += 1
-        if isinstance(text, ManifestFinding):
+        if isinstance(text, Unchecked):
+            checked.unchecked.append(text)
+        elif isinstance(text, ManifestFinding):
             checked.findings.append(text)
-            continue
-        for document in documents(text):
-            checker.document(path, document)
+            checked.unchecked.append(Unchecked(path, 1, "", UNREADABLE))
+        else:
+            for document in documents(text):
+                checker.document(path, document)
     checked.findings.sort(key=lambda one: (one.path, one.line, one.column))
     checked.let_off.sort(key=lambda one: (one.finding.path, one.finding.line))
     return checked
@@ -121,9 +147,13 @@ class _Checker:
             found = _unread(path, one.line, one.column, one.message, one.hint)
             self._checked.findings.append(found)
         if document.root is None:
+            for one in document.troubles:
+                self._checked.unchecked.append(Unchecked(path, one.line, "", UNREADABLE))
             return
         objects = list(objects_in(document.root))
-        self._checked.passed_over += not objects and child(document.root) is not None
+        if not objects and child(document.root) is not None:
+            line = document.root.line
+            self._checked.unchecked.append(Unchecked(path, line, "", NO_MANIFEST))
         for workload in objects:
             self._checked.objects += 1
             self._checked.workloads += workload.is_workload
@@ -132,18 +162,29 @@ class _Checker:
     def _object(self, path: str, workload: KubeObject) -> None:
         ignored = dict(_ignored(workload))
         used: set[str] = set()
+        told: set[tuple[str, str, int, int, str]] = set()
+        looked = False
         for rule in self._rules:
             if rule.kinds and workload.kind not in rule.kinds:
                 continue
             for target in _targets(rule, workload):
+                looked = True
                 for node, message in _hits(rule, target):
                     finding = _finding(rule, path, target, node, message)
+                    same = (rule.id, finding.container, node.line, node.column, message)
+                    if same in told:  # of what several containers have around them
+                        continue
+                    told.add(same)
                     excused = self._excuse(rule, target, ignored)
                     if excused is None:
                         self._checked.findings.append(finding)
                         continue
                     used.add(rule.id)
                     self._checked.let_off.append(WaivedFinding(finding, *excused))
+        if not looked:
+            reason = UNSHAPED.get(workload.group, NO_RULE)
+            line = workload.node.line
+            self._checked.unchecked.append(Unchecked(path, line, workload.kind, reason))
         self._useless(path, workload, ignored, used)
 
     def _excuse(
@@ -195,14 +236,17 @@ def _ignored(workload: KubeObject) -> Iterator[tuple[str, str]]:
 
 
 def _targets(rule: ManifestRule, workload: KubeObject) -> Iterator[RuleTarget]:
-    if workload.pod is None:
-        unfinished = workload.is_workload and rule.id in ("shape", "labels")
-        if unfinished or (rule.must and rule.about == "object"):
-            yield RuleTarget(workload, workload.node)
-    elif rule.about == "container":
-        yield from (RuleTarget(workload, workload.pod, one) for one in workload.containers)
-    else:
-        yield RuleTarget(workload, workload.pod)
+    if rule.about == "object":
+        if rule.must or workload.is_workload:
+            yield RuleTarget(workload)
+        return
+    if rule.id == "shape" and workload.is_core and not workload.pods:
+        yield RuleTarget(workload)
+    for pod in workload.pods:
+        if rule.about == "container":
+            yield from (RuleTarget(workload, pod, one) for one in pod.containers)
+        elif not rule.must or pod.form != "container":
+            yield RuleTarget(workload, pod)
 
 
 def _hits(rule: ManifestRule, target: RuleTarget) -> Iterator[Hit]:
@@ -210,6 +254,8 @@ def _hits(rule: ManifestRule, target: RuleTarget) -> Iterator[Hit]:
         yield from BUILT_IN[rule.id].find(target, rule.parameters)
         return
     wrong = failing(rule.must, rule.about, target)
+    if wrong and target.container is not None and target.container.partial:
+        return  # it names something that a controller adds
     if wrong is not None:
         at = target.container.node if target.container is not None else target.workload.node
         yield at, f"{rule.message} ({wrong})" if wrong else rule.message

@@ -53,7 +53,7 @@ def failing(text: str, about: "About", target: "RuleTarget") -> str | None:
         "manifest": _plain(workload.node.value()),
     }  # fmt: skip
     if about != "object":
-        names["pod"] = _plain(target.spec.value() if target.spec is not None else {})
+        names["pod"] = _plain(target.specs[0].value() if target.specs else {})
     if about == "container":
         names["container"] = _plain(target.inner.node.value())
         names["role"] = target.inner.role

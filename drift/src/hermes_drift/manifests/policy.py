@@ -2,6 +2,7 @@
 its problems are reported at once."""
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal, get_args
@@ -19,7 +20,6 @@ from hermes_drift.manifests.rules import BUILT_IN, About, RuleParameters
 SHIPPED = Path(__file__).with_name("policy.yaml")
 Level = Literal["error", "warning", "off"]
 LEVELS: tuple[str, ...] = get_args(Level)
-KINDS = tuple(POD_AT)
 _MATCHES = ("namespace", "name", "kind", "container", "image", "annotation")
 _RULE = ("level", "want", "allow", "kinds", "why", "fix", "except", "ignorable")
 _OWN = ("id", "about", "must", "message", "level", "kinds", "why", "fix", "except", "ignorable")
@@ -173,9 +173,8 @@ class _ManifestPolicyReader(PolicyReader):
             word = self.choice(given["level"], "`level`", LEVELS)
             level = next((one for one in get_args(Level) if one == word), level)
         if "kinds" in given:
-            node = given["kinds"]
-            own = bool(rule.must)  # may be for any kind
-            kinds = self.strings(node, "`kinds`") if own else self.choices(node, "`kinds`", KINDS)
+            kinds = self.strings(given["kinds"], "`kinds`")
+            self._check_spelling(given["kinds"], kinds)
         why, fix = self._text(given, "why", rule.why), self._text(given, "fix", rule.fix)
         ignorable = rule.ignorable
         if "ignorable" in given:
@@ -185,6 +184,13 @@ class _ManifestPolicyReader(PolicyReader):
         )
         for item in self._listed(given, "except"):
             self._exempt(item, rule.id)
+
+    def _check_spelling(self, node: Node, kinds: Sequence[str]) -> None:
+        """Any kind can be named, but hardly one that looks like a known one."""
+        for word in kinds:
+            close = get_close_matches(word, POD_AT, 1, 0.85)
+            if close and word not in POD_AT:
+                self.wrong(node, f"`kinds` cannot be {word!r}", f"did you mean {close[0]!r}?")
 
     def _exempt(self, node: Node, rule: str = "") -> None:
         keys = ("reason", *_MATCHES) if rule else ("rules", "reason", *_MATCHES)

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hermes_agent.policy.yaml_nodes import Node
 from hermes_drift.manifests.documents import child, items, text_of, texts, truth
-from hermes_drift.manifests.objects import KubeContainer, KubeObject
+from hermes_drift.manifests.objects import KubeContainer, KubeObject, KubePod
 
 About = Literal["object", "pod", "container"]
 Hit = tuple[Node, str]
@@ -27,12 +27,12 @@ class RuleTarget(Struct, frozen=True):
     """What a rule checks."""
 
     workload: KubeObject
-    pod: Node
+    pod: KubePod | None = None
     container: KubeContainer | None = None
 
     @property
-    def spec(self) -> Node | None:
-        return child(self.pod, "spec")
+    def specs(self) -> tuple[Node, ...]:
+        return self.pod.specs if self.pod is not None else ()
 
     @property
     def inner(self) -> KubeContainer:
@@ -45,12 +45,13 @@ class RuleTarget(Struct, frozen=True):
 
     def setting(self, name: str) -> Node | None:
         """From the container's security context, else the pod's."""
-        own = self.security(name)
-        return own if own is not None else child(self.spec, "securityContext", name)
+        given = (child(spec, "securityContext", name) for spec in self.specs)
+        found = (one for one in (self.security(name), *given) if one is not None)
+        return next(found, None)
 
     @property
     def windows(self) -> bool:
-        return text_of(child(self.spec, "os", "name")) == "windows"
+        return any(text_of(child(spec, "os", "name")) == "windows" for spec in self.specs)
 
 
 Finder = Callable[[RuleTarget, RuleParameters], Iterator[Hit]]
@@ -71,8 +72,11 @@ def image_tag(image: str) -> str | None:
 def _labels(target: RuleTarget, parameters: RuleParameters) -> Iterator[Hit]:
     workload = target.workload
     places = [("the object lacks", workload.node)]
-    if target.pod is not workload.node:
-        places.append(("its pods lack", target.pod))
+    places += [
+        ("its pods lack", pod.node)
+        for pod in workload.pods
+        if pod.form == "template" and pod.node is not workload.node
+    ]
     for lacks, node in places:
         about = child(node, "metadata")
         written = child(about, "labels")
@@ -87,14 +91,16 @@ def _amounts(kind: str, others: Sequence[str]) -> Finder:
     def find(target: RuleTarget, parameters: RuleParameters) -> Iterator[Hit]:
         if target.inner.role == "ephemeral":
             return  # these cannot have resources
-        written = child(target.inner.node, "resources")
+        written = target.inner.resources
+        pod = target.pod if target.pod is not None and target.pod.form != "container" else None
+        shared = child(pod.spec, "resources") if pod is not None else None
         missing = [
             name
             for name in parameters.want
             if not any(
-                text_of(child(holder, "resources", part, name))
+                text_of(child(holder, part, name))
                 for part in others
-                for holder in (target.inner.node, target.spec)
+                for holder in (written, shared)
             )
         ]
         if missing:
@@ -107,7 +113,8 @@ def _amounts(kind: str, others: Sequence[str]) -> Finder:
 def _image(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
     written = child(target.inner.node, "image")
     if written is None:
-        yield target.inner.node, "it has no image"
+        if not target.inner.partial:
+            yield target.inner.node, "it has no image"
         return
     tag = image_tag(target.inner.image)
     if tag == "":
@@ -125,7 +132,7 @@ def _non_root(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
         yield wish, f"runAsNonRoot is {text_of(wish)!r}, which is neither true nor false"
     elif wish is not None and not truth(wish):
         yield wish, "runAsNonRoot is false"
-    elif wish is None and not number.isdigit():
+    elif wish is None and not number.isdigit() and not target.inner.partial:
         at = target.security() or target.inner.node
         yield at, "neither the container nor its pod sets runAsNonRoot: true"
 
@@ -139,9 +146,13 @@ def _privileged(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit
         yield host_process or target.inner.node, "it is a Windows host process"
 
 
+def _left_open(target: RuleTarget, written: Node | None) -> bool:
+    return written is None and target.inner.partial
+
+
 def _escalation(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
     written = target.security("allowPrivilegeEscalation")
-    if target.windows or truth(written) is False:
+    if target.windows or truth(written) is False or _left_open(target, written):
         return
     at = written or target.security() or target.inner.node
     yield at, "allowPrivilegeEscalation is not false"
@@ -156,13 +167,13 @@ def _capabilities(target: RuleTarget, parameters: RuleParameters) -> Iterator[Hi
 
 def _read_only(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
     written = target.security("readOnlyRootFilesystem")
-    if not target.windows and not truth(written):
+    if not target.windows and not truth(written) and not _left_open(target, written):
         at = written or target.security() or target.inner.node
         yield at, "its root file system is writable"
 
 
 def _host_path(target: RuleTarget, parameters: RuleParameters) -> Iterator[Hit]:
-    for volume in items(child(target.spec, "volumes")):
+    for volume in (one for spec in target.specs for one in items(child(spec, "volumes"))):
         found = child(volume, "hostPath")
         path = text_of(child(found, "path"))
         if found is not None and path not in parameters.allow:
@@ -172,10 +183,11 @@ def _host_path(target: RuleTarget, parameters: RuleParameters) -> Iterator[Hit]:
 
 
 def _host_namespaces(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
-    for name in ("hostNetwork", "hostPID", "hostIPC"):
-        written = child(target.spec, name)
-        if written is not None and truth(written):
-            yield written, f"{name} is true"
+    for spec in target.specs:
+        for name in ("hostNetwork", "hostPID", "hostIPC"):
+            written = child(spec, name)
+            if written is not None and truth(written):
+                yield written, f"{name} is true"
 
 
 def _host_port(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
@@ -187,7 +199,11 @@ def _host_port(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]
 
 def _probe(name: str) -> Finder:
     def find(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
-        if target.inner.stays and child(target.inner.node, name) is None:
+        if (
+            target.inner.stays
+            and not target.inner.partial
+            and child(target.inner.node, name) is None
+        ):
             yield target.inner.node, f"no {name}"
 
     return find
@@ -212,8 +228,10 @@ def _shape(target: RuleTarget, _parameters: RuleParameters) -> Iterator[Hit]:
     workload = target.workload
     if not workload.name:
         yield child(workload.node, "metadata") or workload.node, "it has no name"
-    if not any(one.role == "container" for one in workload.containers):
-        yield target.spec or target.pod, "it has no containers"
+    containers = target.pod.containers if target.pod is not None else ()
+    if workload.is_core and not any(one.role == "container" for one in containers):
+        at = target.pod.spec or target.pod.node if target.pod is not None else workload.node
+        yield at, "it has no containers"
 
 
 BUILT_IN: Mapping[str, BuiltIn] = {

@@ -117,6 +117,9 @@ class FileAudit:
     async def _facts(self, at: str, entry: RepositoryFile, fact: Fact) -> None:
         """Kind, mode and owner."""
         path, quoted = self._path(at), shlex.quote(self._path(at))
+        if fact.kind == "c":  # what covers a secret from commands that only read
+            self._troubles.append(f"{path} is a device, or hidden because it may contain secrets")
+            return
         if {"file": "f", "link": "l"}[entry.kind] != fact.kind:
             kinds = {"f": "a file", "l": "a link", "d": "a folder"}
             self._add(

@@ -295,6 +295,7 @@ class CallAuthorizer:
             bounds=self._bounds,
             actor=self._deps.actor,
             time=self._deps.clock(),
+            parameters=tuple(tool.spec.parameters.get("properties", ())),
         )
 
     @property

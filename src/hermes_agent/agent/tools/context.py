@@ -58,6 +58,7 @@ class ToolContextFactory:
             reach=reach,
             clock=deps.clock,
             settings=deps.settings,
+            place=name,
             workspace=deps.workspace,
             results=deps.results,
             judged=self._authorizer.judged_paths(open_call),

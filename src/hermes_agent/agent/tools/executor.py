@@ -213,11 +213,12 @@ class ToolExecutor:
         missing = [name for name in tool.after if name not in self._conversation.tools_used]
         if missing:
             raise ToolError(f"{tool.name} needs {missing[0]} first", f"call {missing[0]}")
-        again = self._conversation.failures[open_call.call.name, open_call.call.arguments]
-        if again >= REPEATS and not open_call.by:
+        same, before = (open_call.call.name, open_call.call.arguments), self._conversation
+        if before.failures[same] + before.failing[same] >= REPEATS and not open_call.by:
             raise ToolError(
                 f"this exact call has failed {REPEATS} times in this turn; it was not made again",
-                "try something else, or tell the user what is in the way",
+                "try something else, wait for it within one call, or tell the user what is in the "
+                "way",
                 "never",
             )
 

@@ -163,6 +163,7 @@ _READERS: dict[str, Callable[[Path], Iterable[Value]]] = {
     "channels": _channels,
     "terminals": _terminals,
     "servers": lambda home: _configured(home, "mcp"),
+    "sources": lambda home: _configured(home, "sources"),
     "settings": _settings,
     "parts": _parts,
     "model actions": _model_actions,
@@ -192,6 +193,9 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "model words": ("model actions", "models", "services"),
     "skills name": ("skills", "bundled skills"),
     "skills new name": _ANYTHING,
+    "sources add name": _ANYTHING,
+    "sources name": ("sources",),
+    "sources names": ("sources",),
     "task after": ("jobs",),
     "terminals name": ("terminals",),
 }

@@ -27,6 +27,9 @@ def event_line(event: Event) -> EventLine | None:
             return EventLine(f"{event['tool']}: {one_line(result_text(event))}", "✗")
         case "call_parked":
             return EventLine(f"parked: {event['tool']}: {event['reason']}", "!")
+        case "command_ended" if not event["known"]:
+            said = f"{event['text']}:\n{event['output']}" if event["output"] else event["text"]
+            return EventLine(said, "·" if event["code"] == 0 else "!")
         case "model_retried":
             tries = f"retrying in {event['delay']:.1f} s (attempt {event['attempt'] + 1})"
             return EventLine(f"{one_line(event['reason'])}; {tries}", "!")
@@ -124,7 +127,7 @@ def _call_text(call: dict[str, Any]) -> str:
         return f"{call['name']} {call['arguments'].strip().removeprefix('{}')}"
     if call["name"] == "use_tool" and isinstance(given.get("arguments", {}), dict):
         call, given = {"name": str(given.get("name"))}, given.get("arguments", {})
-    if set(given) <= {"command", "timeout", "background"} and "command" in given:
+    if set(given) <= {"command", "timeout", "background", "wake"} and "command" in given:
         return f"$ {given['command']}"
     words = " ".join(f"{key}={value!r}" for key, value in given.items())
     return f"{call['name']} {words}"

@@ -31,6 +31,8 @@ def _page(text: str, end: bool) -> bool:
     command = os.environ.get("HERMES_PAGER", os.environ.get("PAGER", less))
     if command in ("", "cat") or os.environ.get("TERM", "dumb") == "dumb":
         return False
+    if "HERMES_SPOOL" in os.environ:  # the agent's shell: a pager could run other programs
+        return False
     before = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is the pager's
     try:
         pager = subprocess.Popen(  # noqa: S602 - PAGER is a command line of the user

@@ -46,6 +46,8 @@ def messages(journal: Sequence[Recorded]) -> Iterator[dict[str, Any]]:
                 line = event_line({**event, "message": taken.get(event.get("to"), "")})
                 assert line is not None
                 yield {**place, "role": "note", "text": line.text, "mark": line.mark}
+            case "command_ended" if (line := event_line(event)) is not None:
+                yield {**place, "role": "note", "text": line.text, "mark": line.mark}
             case "call_parked" | "turn_finished" if (line := event_line(event)) is not None:
                 ended = "the turn ended: " if event["kind"] == "turn_finished" else ""
                 yield {**place, "role": "note", "text": one_line(f"{ended}{line.text}", 300)}

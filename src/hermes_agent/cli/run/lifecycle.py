@@ -2,35 +2,129 @@
 
 import argparse
 import os
+import signal
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from hermes_agent.cli.actions import emit
-from hermes_agent.cli.arguments import positive
+from hermes_agent.cli.arguments import json_option, positive
 from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
-from hermes_agent.cli.output.formatting import count
+from hermes_agent.cli.output.formatting import count, sure
 from hermes_agent.cli.output.pager import show
 from hermes_agent.cli.output.progress import Progress
-from hermes_agent.core.errors import HermesError, NotFound
+from hermes_agent.core.errors import HermesError, NotFound, UsageError
 from hermes_agent.core.text.terminal import clean
-from hermes_agent.host.paths import find_home, log_path, socket_paths
+from hermes_agent.host import paths
+from hermes_agent.host.paths import (
+    UNIT,
+    find_home,
+    has_systemd,
+    has_unit,
+    log_path,
+    run_folder,
+    socket_paths,
+    supervisor_note,
+)
 
 STOP_SECONDS = 20.0
 POLL_SECONDS = 0.02
+RESTARTS = ("5", "600", "1")
+"""How often a runtime that crashes is restarted, within how many seconds, and the first pause."""
+
+
+def up_arguments(parser: argparse.ArgumentParser) -> None:
+    json_option(parser)
+    parser.add_argument(
+        "--unit", action=argparse.BooleanOptionalAction,
+        help="have systemd restart it, also after a reboot; --no-unit: do not ask",
+    )  # fmt: skip
 
 
 def up(options: argparse.Namespace) -> int:
-    """Start the runtime in the background. Other commands do this themselves when needed."""
+    """Start the runtime in the background, and have it restarted after a crash: by systemd if you
+    agree, otherwise by a small process. Other commands start it themselves when needed."""
     api = RuntimeClient()
+    by_systemd = has_unit(os.environ, api.home) or _wants_unit(options, api)
     already = api.is_up()
+    if by_systemd and not already:
+        from hermes_agent.cli.run.unit import systemctl
+
+        systemctl("start", UNIT)
     api.ensure()
     status = api.get("/v1/status")
     socket = next(filter(os.path.exists, socket_paths(api.home)), "")
     text = f"{'already up' if already else 'up'}, pid {status['pid']}, home {status['home']}"
     if status["reason"]:
         text += f"\n{status['state']}: {status['reason']}\nhint: {status['hint']}"
-    return emit(options, {**status, "socket": socket}, text, int(status["state"] != "running"))
+    supervised = 0 if by_systemd else _supervise(api.home, status["pid"], socket)
+    found = {**status, "socket": socket, "unit": by_systemd, "supervisor": supervised or None}
+    return emit(options, found, text, int(status["state"] != "running"))
+
+
+def _wants_unit(options: argparse.Namespace, api: RuntimeClient) -> bool:
+    """Install a unit if that is wanted; whether there is one now."""
+    wanted = getattr(options, "unit", None)
+    if wanted and not has_systemd():
+        raise UsageError(
+            "systemd is not running here",
+            "`hermes up` alone restarts the runtime after a crash, but not after a reboot",
+        )
+    if wanted is None and has_systemd() and os.isatty(0) and not options.json:
+        wanted = sure("Have systemd restart it after a crash and a reboot?", yes=False)
+    if not wanted:
+        return False
+    from hermes_agent.cli.run.unit import systemctl, write_unit
+
+    write_unit(api.home)
+    systemctl("daemon-reload")
+    stop(api)  # systemd starts its own
+    systemctl("enable", UNIT)
+    return True
+
+
+def _supervise(home: str, pid: int, socket: str) -> int:
+    """Start the process that restarts this runtime after a crash, unless it runs; its id."""
+    import subprocess
+
+    from hermes_agent.host.inspect import supervisor
+    from hermes_agent.host.secret_handover import VARIABLE, set_apart
+
+    running, _ = supervisor(home)
+    run = run_folder(home)
+    if running or not socket or not os.access(run, os.W_OK):
+        return running
+    # No secrets: it would hold them for as long as it runs. A restarted runtime reads those of the
+    # home and the keyring.
+    environ, secrets = set_apart({**os.environ, "HERMES_HOME": home})
+    if secrets is not None:
+        os.close(secrets)
+        del environ[VARIABLE]
+    script = os.path.join(os.path.dirname(paths.__file__), "supervisor.sh")
+    note, lock = supervisor_note(home), os.path.join(run, "lock")
+    command = ["bash", script, note, log_path(home), socket, lock, str(pid), *RESTARTS]
+    process = subprocess.Popen(
+        [*command, sys.executable, "-m", "hermes_agent", "serve"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd="/",
+        env=environ,
+    )
+    return process.pid
+
+
+def _end_supervisor(home: str) -> None:
+    from hermes_agent.host.inspect import supervisor
+
+    pid, _ = supervisor(home)
+    if pid:
+        os.kill(pid, signal.SIGTERM)
+    with suppress(OSError):
+        os.unlink(supervisor_note(home))
 
 
 def down(options: argparse.Namespace) -> int:
@@ -48,6 +142,7 @@ def stop(api: RuntimeClient) -> dict[str, Any] | None:
     """Stop the runtime and wait until its process has ended; its last status, or None."""
     from hermes_agent.host.inspect import alive
 
+    _end_supervisor(api.home)
     try:
         status: dict[str, Any] = api.get("/v1/status")
         api.post("/v1/stop")

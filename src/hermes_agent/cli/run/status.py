@@ -22,7 +22,7 @@ ANSWER_SECONDS = 10.0
 KEYS = (
     "state", "pid", "reason", "hint", "home", "version", "model", "policy", "uptime", "working",
     "parked", "questions", "paused", "listeners", "models", "today", "day_dollars", "learning",
-    "watch", "jobs", "gateway", "door",
+    "watch", "jobs", "gateway", "door", "supervisor",
 )  # fmt: skip
 
 
@@ -41,7 +41,10 @@ def current_status(api: RuntimeClient) -> dict[str, Any]:
             status |= _models(api)
     except RuntimeGone:
         status = _inspect(api.home)
-    return {**dict.fromkeys(KEYS), **status}
+    from hermes_agent.host.inspect import supervisor
+
+    pid, _ = supervisor(api.home)
+    return {**dict.fromkeys(KEYS), **status, "supervisor": pid or None}
 
 
 def _models(api: RuntimeClient) -> dict[str, Any]:
@@ -59,7 +62,7 @@ def _models(api: RuntimeClient) -> dict[str, Any]:
 def _inspect(home: str) -> dict[str, Any]:
     from pathlib import Path
 
-    from hermes_agent.host.inspect import home_trouble, lock_owner
+    from hermes_agent.host.inspect import home_trouble, lock_owner, supervisor
 
     found: dict[str, Any] = {"state": "stopped", "home": home, "reason": "", "hint": ""}
     owner = lock_owner(home)
@@ -81,8 +84,15 @@ def _inspect(home: str) -> dict[str, Any]:
             "hint": "a runtime can start when it has ended",
         }
     if any(os.path.exists(path) for path in socket_paths(home)):
+        pid, gave_up = supervisor(home)
         found["reason"] = "it was killed or crashed; `hermes logs` may say why"
-    return {**found, "jobs": _waiting(Path(home))}
+        if pid:
+            found["reason"] += "; it is being restarted"
+        elif gave_up:
+            hint = "`hermes logs` may say why; `hermes up` starts it again"
+            return {**found, "state": "degraded", "reason": gave_up, "hint": hint}
+    files = [path.name for path in sorted(Path(home, "checks").glob("*.y*ml"))]
+    return {**found, "jobs": _waiting(Path(home)), "watch": {"files": files}}
 
 
 def _waiting(home: "Path") -> dict[str, Any] | None:
@@ -109,6 +119,10 @@ def _learning(learning: dict[str, Any]) -> list[str]:
 
 def _watch(watch: dict[str, Any]) -> list[str]:
     lines = []
+    if not any(watch.get(one) for one in ("checks", "logs", "listening", "files")):
+        lines.append("watch      nothing is watched; `hermes watch install` proposes checks")
+    if watch.get("files"):
+        lines.append("watch      nothing runs the checks while the runtime is stopped")
     if watch.get("checks"):
         failing = "not known" if watch["failing"] is None else ", ".join(watch["failing"]) or "none"
         lines.append(f"checks     {watch['checks']}; failing: {one_line(failing, 150)}")
@@ -179,6 +193,8 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines.append(f"reason     {status['reason']}")
     lines.append(f"home       {status['home']}")
     if status["version"] is None:
+        if status["watch"] is not None:
+            lines += _watch(status["watch"])
         lines += _unattended(status["jobs"] or {}, time.time())
         return [*lines, f"hint: {status['hint'] or '`hermes up` starts the runtime'}"]
     working = ", ".join(status["working"]) or "none"
@@ -188,6 +204,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         f"model      {status['model'] or 'none; `hermes setup` chooses one'}",
         f"policy     {status['policy']}",
         f"uptime     {span(status['uptime'])}",
+        *["restarts   after a crash"] * bool(status.get("supervisor")),
         f"turns      {working}",
     ]
     if status["parked"]:

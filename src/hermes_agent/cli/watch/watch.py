@@ -2,11 +2,12 @@
 Without an action, it starts the runtime and shows events; Ctrl-C ends the display, not the
 watching.
 
+  hermes watch install
+  hermes watch add "the shop answers on https://shop.example within 2 seconds"
   hermes watch add shop --run 'curl -fsS http://127.0.0.1:8080/healthz' --severity P1
   hermes watch list"""
 
 import argparse
-import os
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.arguments import positive
 from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone, quoted
-from hermes_agent.cli.home import home_and_settings, home_folder
 from hermes_agent.cli.output.formatting import count, one_line, span, table
-from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.errors import HermesError
 from hermes_agent.core.text.terminal import clean
 
 if TYPE_CHECKING:
@@ -33,16 +33,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     actions = add_actions(parser, _watch)
     add_action(actions, "list", _list, "the checks and log patterns, and their state")
     add_action(actions, "run", _run, "run a check now", "name")
-    _add_arguments(add_action(actions, "add", _add, "add a check to the home"))
-    installing = add_action(
-        actions, "install", _install, "keep the runtime running with systemd, for this user"
+    _add_arguments(add_action(actions, "add", _add, "add a check, in plain words or as a command"))
+    _install_arguments(
+        add_action(actions, "install", _install, "propose checks for what runs on this machine")
     )
-    installing.add_argument("--print", action="store_true", help="print the unit, write nothing")
+
+
+def _install_arguments(installing: argparse.ArgumentParser) -> None:
+    installing.add_argument("--yes", action="store_true", help="do not ask")
+    installing.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
+    installing.add_argument("--failing", action="store_true", help="add checks that fail now, too")
+    installing.add_argument("--terminal", default="", metavar="NAME", help="look there")
+    installing.add_argument("--print", action="store_true", help="print the systemd unit alone")
 
 
 def _add_arguments(adding: argparse.ArgumentParser) -> None:
-    adding.add_argument("name", metavar="NAME", help="the name of the check")
-    what = adding.add_mutually_exclusive_group(required=True)
+    adding.add_argument(
+        "name", metavar="NAME|WORDS", help="a name; or, without --run and --log, what must be true"
+    )
+    adding.add_argument("--yes", action="store_true", help="do not ask")
+    adding.add_argument("--name", dest="called", default="", help="the name of a check in words")
+    what = adding.add_mutually_exclusive_group()
     what.add_argument("--run", metavar="COMMAND", help="must exit with code 0")
     what.add_argument(
         "--log", metavar="PATH", help="a log; lines that match --pattern raise a signal"
@@ -53,7 +64,7 @@ def _add_arguments(adding: argparse.ArgumentParser) -> None:
     when = adding.add_mutually_exclusive_group()
     when.add_argument("--level", choices=LEVELS, default="", help="default: critical (5 minutes)")
     when.add_argument("--every", type=positive, metavar="SECONDS")
-    adding.add_argument("--severity", choices=SEVERITIES, default="P2")
+    adding.add_argument("--severity", choices=SEVERITIES, help="default: P2")
     adding.add_argument("--after", type=positive, metavar="N", help="failures in a row; default 2")
     adding.add_argument("--owner", default="", help="who is responsible")
     adding.add_argument("--terminal", default="", metavar="NAME", help="where it runs")
@@ -95,7 +106,7 @@ def checks_text(found: Row, now: float) -> str:
         ]  # fmt: skip
         lines.append(table(("log pattern", "service", "severity", "path", ""), logs))
     if not lines:
-        lines.append("no checks yet\nhint: `hermes watch add NAME --run COMMAND`")
+        lines.append("no checks yet\nhint: `hermes watch install` proposes some")
     lines += [
         f"{row['path']}:{row['line']}:{row['column']}: {one_line(row['message'], 200)}"
         f"\nhint: {one_line(row['hint'], 200)}"
@@ -130,122 +141,19 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _add(options: argparse.Namespace) -> int:
-    from hermes_agent.incidents.monitoring.config import read
+    from hermes_agent.cli.watch import proposals
 
-    name = f"{options.name}.yaml"
-    text = check_text(options)
-    wrong = read(name, text).problems
-    if wrong:
-        raise UsageError(wrong[0].message, wrong[0].hint)
-    if options.terminal:
-        _find_terminal(options.terminal)
-    folder = os.path.join(home_folder(), "checks")
-    path = os.path.join(folder, name)
-    try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        _write_new(path, text)
-    except FileExistsError:
-        raise UsageError(f"{path} already exists", "edit the file, or remove it") from None
-    except OSError as error:
-        raise HermesError(f"cannot write {path}: {error.strerror}", "`hermes doctor`") from None
+    if not options.run and not options.log:
+        return proposals.add(options)
+    path = proposals.write_check(proposals.check_entry(options))
     hint = f"`hermes watch run {options.name}` tests it" if options.run else "`hermes watch`"
     return emit(options, {"name": options.name, "file": path}, f"wrote {path}\nhint: {hint}")
 
 
-def _find_terminal(name: str) -> None:
-    from hermes_agent.host.terminal_pool import TerminalPool
-
-    home, settings = home_and_settings()
-    TerminalPool(settings, os.environ, home / "terminals", time.time).place(name)
-
-
-def _write_new(path: str, text: str) -> None:
-    """Write the whole file, or none."""
-    with open(path, "x", encoding="utf-8") as file:
-        try:
-            file.write(text)
-            file.flush()
-        except OSError:
-            os.unlink(path)
-            raise
-
-
-def check_text(options: argparse.Namespace) -> str:
-    """A check file in YAML."""
-    import yaml
-
-    if bool(options.log) != bool(options.pattern):
-        raise UsageError(
-            "--log and --pattern go together", "give a log and the pattern to look for"
-        )
-    entry: Row = {"name": options.name}
-    if options.log:
-        entry["log"] = {"path": options.log, "pattern": options.pattern}
-    else:
-        entry["run"] = options.run
-    if options.output:
-        entry["expect"] = {"output": options.output}
-    for key in ("service", "level", "every", "severity", "after", "owner", "terminal", "policy"):
-        if value := getattr(options, key):
-            entry[key] = value
-    if needs := [one.strip() for one in options.needs.split(",") if one.strip()]:
-        entry["needs"] = needs
-    return yaml.safe_dump(entry, sort_keys=False, allow_unicode=True)
-
-
 def _install(options: argparse.Namespace) -> int:
-    """Write a systemd unit that keeps the runtime running."""
-    import shutil
+    from hermes_agent.cli.watch import proposals
 
-    from hermes_agent.host.paths import UNIT, unit_path
-
-    unit = unit_text(sys.executable, str(home_folder()))
-    if options.print:
-        print(unit, end="")
-        return 0
-    path = unit_path(os.environ)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(unit)
-    systemd = shutil.which("systemctl") is not None and os.path.isdir("/run/systemd/system")
-    steps = [
-        "systemctl --user daemon-reload",
-        f"systemctl --user enable --now {UNIT}",
-        "loginctl enable-linger",
-    ]
-    text = f"wrote {path}\n"
-    if systemd:
-        text += "now run:\n" + "\n".join(f"  {step}" for step in steps)
-    else:
-        text += (
-            "systemd is not running here; have your service manager run\n"
-            f"  {sys.executable} -m hermes_agent serve\n"
-            "with HERMES_HOME set as in the unit, and restart it when it exits"
-        )
-    return emit(options, {"unit": path, "systemd": systemd, "next": steps if systemd else []}, text)
-
-
-def unit_text(python: str, home: str) -> str:
-    """The unit. Stopping it leaves running commands alone, as `hermes down` does."""
-
-    def quoted(text: str) -> str:
-        safe = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-        return f'"{safe}"'
-
-    return f"""[Unit]
-Description=Hermes: watches, jobs and chats
-After=network-online.target
-
-[Service]
-ExecStart={quoted(python)} -m hermes_agent serve
-Environment={quoted(f"HERMES_HOME={home}")}
-Restart=always
-RestartSec=2
-KillMode=process
-
-[Install]
-WantedBy=default.target
-"""
+    return proposals.install(options)
 
 
 # watching

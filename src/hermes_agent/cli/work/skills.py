@@ -143,8 +143,13 @@ def _report(options: argparse.Namespace) -> int:
 
 def _prove(options: argparse.Namespace) -> int:
     done = connect().post(f"{skill_path(options.name)}/prove")
+    text = (
+        f"proving {options.name} in the background\n"
+        f"it may use {done['most_tokens']:,} tokens a day (learning.proof_share) and continues the "
+        f"next day; of {done['day_tokens']:,}, learning has {done['left_tokens']:,} left today"
+    )
     hint = f"`hermes skills log {options.name}` shows the result"
-    return emit(options, done, f"proving {options.name} in the background\nhint: {hint}")
+    return emit(options, done, f"{text}\nhint: {hint}")
 
 
 def _retire(options: argparse.Namespace) -> int:
@@ -254,6 +259,8 @@ def skill_text(found: Row) -> str:
     if found["runbook"]:
         lines.append(f"runbook    `hermes skills run {record['name']}` needs no model")
     lines += [f"parameter  {_parameter(one)}" for one in found["parameters"]]
+    if places := found.get("places"):
+        lines.append(f"only in    {one_line(places, 400)}")
     lines += [f"only       {line}" for line in _bounds(found["bounds"])]
     lines.append(f"cases      {found['cases']}")
     lines += [line for one in found["problems"] for line in problem_lines(one)]

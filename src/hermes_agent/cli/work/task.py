@@ -1,11 +1,12 @@
 """Jobs: what the agent does later or repeatedly, unattended. Without an action, it lists them.
 
-  hermes task add --cron "0 */6 * * *" "Check the diff of main, send to Telegram"
+  hermes task add --cron "0 */6 * * *" "Check the diff of main. Send results to Telegram."
   hermes task add "weekdays at 8" "What changed since yesterday?" --deliver telegram
   hermes task add --every 10m --script ./free-space --script-only --deliver all
 
-When: five cron fields, `every 2h`, `30m` (once, in 30 minutes), an ISO time, or plain words; how it
-was understood is printed."""
+When: five cron fields, `every 2h`, `30m` (once, in 30 minutes), an ISO time, or plain words. A job
+runs in this folder. If the prompt says where results go, they are sent there: in a terminal, Hermes
+asks first. How everything was understood is printed, with what the job needs and lacks."""
 
 import argparse
 import math
@@ -42,6 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "words", nargs="*", metavar="WHEN PROMPT",
         help="when it is due (unless an option says so) and what the agent is to do",
     )  # fmt: skip
+    adding.add_argument("--yes", action="store_true", help="send results where the prompt says")
     _when_options(adding)
     _spec_options(adding)
     listing = add_action(actions, "list", _list, "all jobs, and when they are due")
@@ -109,7 +111,10 @@ def _spec_options(parser: argparse.ArgumentParser, *, editing: bool = False) -> 
     parser.add_argument("--model", default=None, metavar="NAME")
     several("--terminal", "terminals", "NAME", "where commands run")
     parser.add_argument("--policy", default=None, metavar="PROFILE")
-    parser.add_argument("--workspace", default=None, metavar="FOLDER", help="working folder")
+    parser.add_argument(
+        "--folder", "--workspace", default=None, metavar="FOLDER",
+        help="where it runs" + ("; '' for its own" if editing else "; default: this folder"),
+    )  # fmt: skip
     amount, count = (_or_none(_amount), _or_none(positive)) if editing else (_amount, positive)
     none = "; none removes the limit" if editing else ""
     parser.add_argument("--dollars", type=amount, default=None, help=f"limit per run{none}")
@@ -174,10 +179,29 @@ def _add(options: argparse.Namespace) -> int:
         raise UsageError(
             f"unexpected argument: {words[0]!r}", "quote the time and quote the prompt"
         )
-    spec = {"prompt": prompt, **_spec(options)}
-    given: Row = {"spec": spec, "when": when, "zone": options.zone, "key": os.urandom(16).hex()}
-    shown: Row = connect().post("/v1/jobs", given)
+    spec = {"folder": os.getcwd(), "prompt": prompt, **_spec(options)}
+    given: Row = {
+        "spec": spec, "when": when, "zone": options.zone, "key": os.urandom(16).hex(),
+        "reads_delivery": True,
+    }  # fmt: skip
+    api = connect()
+    asks = os.isatty(0) and os.isatty(2) and not (options.yes or options.json or "deliver" in spec)
+    if asks and not _agreed(api.post("/v1/jobs/read", given)):
+        spec["deliver"] = ["local"]
+    shown: Row = api.post("/v1/jobs", given)
     return emit(options, _flat(shown), job_text(shown, time.time()) + _reboot_hint())
+
+
+def _agreed(reading: Row) -> bool:
+    """Whether to send results where the prompt says, if it does; Enter means yes."""
+    delivery = reading["delivery"]
+    if not delivery["deliver"]:
+        return True
+    quiet = ", when there is something to report" if delivery["quiet"] else ""
+    print(f"the prompt says: {one_line(delivery['quote'], 150)}", file=sys.stderr)
+    print(f"results: {one_line(reading['results'], 150)}{quiet}", file=sys.stderr)
+    print("send them there? [Y/n] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("", "y", "yes")
 
 
 def _when(options: argparse.Namespace) -> str:
@@ -191,7 +215,7 @@ def _spec(options: argparse.Namespace) -> Row:
     given = {
         name: getattr(options, name)
         for name in (
-            "name", "script", "policy", "workspace", "dollars", "tokens", "timeout", "overlap",
+            "name", "script", "policy", "folder", "dollars", "tokens", "timeout", "overlap",
             "catch_up", "grace", "quiet", "script_only", "keep_session", "incident",
         )
     }  # fmt: skip
@@ -199,8 +223,8 @@ def _spec(options: argparse.Namespace) -> Row:
         given["incident"] = ""
     if options.model is not None:
         given["model"] = absolute_model(options.model)
-    if options.workspace:
-        given["workspace"] = os.path.abspath(os.path.expanduser(options.workspace))
+    if options.folder:
+        given["folder"] = os.path.abspath(os.path.expanduser(options.folder))
     for name in SEVERAL:
         words = getattr(options, name)
         given[name] = None if words is None else [one for one in words if one]
@@ -333,7 +357,10 @@ def jobs_text(found: list[Row], now: float) -> str:
         for job in (one["job"] for one in found)
     ]  # fmt: skip
     lines = [table(("id", "name", "state", "next", "when", ""), cells)]
-    lines += [f"warning: {one_line(why, 300)}" for one in found for why in one["warnings"]]
+    lines += [
+        f"warning: {_name(one['job'])}: {one_line(why, 300)}"
+        for one in found for why in one["warnings"]
+    ]  # fmt: skip
     return "\n".join(lines)
 
 
@@ -412,7 +439,8 @@ def _said(run: Row) -> str:
         return one_line(run["error"], 200)
     if run["state"] == "done" and not run.get("said", True):
         return "nothing to say"
-    return one_line(run.get("output", ""), 200)
+    results = one_line(run.get("results", ""), 200)
+    return one_line(run.get("output", ""), 200) + (f" [{results}]" if results else "")
 
 
 def follow(api: RuntimeClient, id: int, *, quiet: bool) -> Row:
@@ -429,6 +457,8 @@ def follow(api: RuntimeClient, id: int, *, quiet: bool) -> Row:
         print(clean(run["output"]))
     if not quiet and run["state"] == "done" and not run.get("said", True):
         print("nothing to say")
+    if not quiet and (run.get("sent_to") or run.get("unsent")):
+        print(f"[{one_line(run['results'], 200)}]")
     return run
 
 

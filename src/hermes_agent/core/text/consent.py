@@ -312,8 +312,13 @@ def _match_words(match: Mapping[str, Any]) -> str:
         return f"any `{words}` with any arguments{through}"
     reached = f"connections to {_plain(match['host'])}" if "host" in match else ""
     if "tool" in match:
-        action = f" with the action {_plain(given['action'])}" if "action" in given else ""
-        return f"any call of {_plain(match['tool'])}{action}" + (reached and f", {reached}")
+        bound = (
+            f"without {name}" if value is None else f"with the {name} {_plain(value)}"
+            for name, value in given.items()
+        )  # fmt: skip
+        return ", ".join(
+            filter(None, (" ".join((f"any call of {_plain(match['tool'])}", *bound)), reached))
+        )
     return reached or "what the rule says"
 
 

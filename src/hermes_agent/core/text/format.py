@@ -1,15 +1,41 @@
 """Formats values for people."""
 
+import re
+import time
 from datetime import UTC, datetime
 
+_HOUR, _DAY = 3_600.0, 86_400.0
+SLUG_CHARS = 60
 
-def utc_stamp(time: float | None) -> str:
-    if time is None:
+
+def utc_stamp(moment: float | None) -> str:
+    if moment is None:
         return "-"
-    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def hour_of(moment: float) -> float:
+    """When the local hour began; some zones are not whole hours from UTC."""
+    ahead = time.localtime(moment).tm_gmtoff
+    return (moment + ahead) // 3_600.0 * 3_600.0 - ahead
+
+
+def slug(text: str) -> str:
+    """A name for a file or a check: lower case, with dashes; empty if nothing is left."""
+    words = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+    return words[:SLUG_CHARS].rstrip("-")
 
 
 def shortened(text: str, most: int) -> str:
     """A text on one line, cut where it is longer than `most` characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def span(seconds: float) -> str:
+    """`3 d 4 h`, `12 min`, `7 s`."""
+    if seconds >= _DAY:
+        return f"{seconds // _DAY:.0f} d {seconds % _DAY // _HOUR:.0f} h"
+    if seconds >= _HOUR:
+        return f"{seconds // _HOUR:.0f} h {seconds % _HOUR // 60:.0f} min"
+    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"

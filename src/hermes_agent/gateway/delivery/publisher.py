@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from hermes_agent.core import events as ev
+from hermes_agent.core.command_results import ended_text
 from hermes_agent.core.errors import Degraded, HermesError, NotFound
 from hermes_agent.core.gateway import (
     Chat,
@@ -19,6 +20,7 @@ from hermes_agent.core.gateway import (
 from hermes_agent.gateway.approvals.routing import ApprovalRouter
 from hermes_agent.gateway.channel import Channel, ChannelDirectory
 from hermes_agent.gateway.delivery.drafts import PACE, PATIENCE, Drafts
+from hermes_agent.gateway.inbound.attachments import HEARD
 from hermes_agent.runtime.services import Domains
 
 log = logging.getLogger("hermes.gateway")
@@ -30,11 +32,13 @@ TYPING_SECONDS = 4.0
 TYPING_TIMEOUT = 5.0
 BINDING_SECONDS = 2.0
 MAX_CACHED = 5_000
+RECENT = 500
+"""Events before an answer among which its question is."""
 
 STOPPED = "(stopped)"
 SILENT = "Done; nothing to report."
 
-_SAID = (ev.Replied, ev.TurnFinished)
+_SAID = (ev.Replied, ev.TurnFinished, ev.CommandEnded)
 _DECIDED = (ev.QuestionAnswered, ev.ApprovalGiven, ev.ParkDecided)
 _NEWS = (*_SAID, *_DECIDED, ev.QuestionAsked, ev.CallParked)
 
@@ -52,6 +56,7 @@ class ReplyPublisher:
         """`recent` maps keys of messages to the platform's ids; `pace` and `patience` are for
         drafts."""
         self._context = domains.context
+        self._models = domains.models
         self._sessions = domains.sessions
         self._channels = channels
         self._recent = recent
@@ -211,11 +216,15 @@ class ReplyPublisher:
             case ev.Replied(calls=(), text=text, stop=stop) if text.strip():
                 text = f"{text}\n\n{STOPPED}" if stop == "interrupted" else text
                 draft = await self._drafts.finish(binding.session, recorded.number)
-                return [self._reply(binding, recorded.number, text, draft)]
+                reply = self._reply(binding, recorded.number, text, draft)
+                return [reply, *await self._spoken(binding, recorded.number, text)]
             case ev.TurnFinished() as end:
                 await self._drafts.leave(binding.session)
                 said = _end_text(end, binding.group)
                 return [self._reply(binding, recorded.number, said)] if said else ()
+            case ev.CommandEnded() as ended if not ended.known:
+                notice = OutboundMessage(binding.chat, ended_text(ended), kind="notice")
+                return [NewDelivery(f"{binding.session}/{recorded.number}/0", notice)]
             case ev.QuestionAnswered() | ev.ApprovalGiven() | ev.ParkDecided() as decided:
                 return await self._approvals.closed(decided)
             case _:
@@ -226,6 +235,32 @@ class ReplyPublisher:
         reply_to = self._recent.get(self._taken.get(binding.session, ""), "") if answers else ""
         outgoing = OutboundMessage(binding.chat, text, reply_to=reply_to, edit=draft, kind="reply")
         return NewDelivery(f"{binding.session}/{number}/0", outgoing)
+
+    async def _spoken(self, binding: ChatBinding, number: int, text: str) -> Sequence[NewDelivery]:
+        """The answer by voice, if it was asked for by voice."""
+        chosen = self._context.settings.gateway.speak
+        manifest = self._channels.manifest(binding.chat.channel)
+        if not chosen or manifest is None or not manifest.files:
+            return ()
+        recent = await self._context.store.events(binding.session, max(0, number - RECENT))
+        taken = [
+            one.event.text
+            for one in recent
+            if isinstance(one.event, ev.MessageTaken) and one.number < number
+        ]
+        if not taken or HEARD not in taken[-1]:
+            return ()
+        from hermes_agent.models.media.speaking import speak
+
+        try:
+            memo = await speak(chosen, self._models, text)
+        except HermesError as trouble:  # the text is on its way
+            log.warning("an answer is not spoken: %s", trouble.message)
+            return ()
+        if memo is None:
+            return ()
+        outgoing = OutboundMessage(binding.chat, files=(memo,), kind="reply")
+        return [NewDelivery(f"{binding.session}/{number}/1", outgoing)]
 
     async def _enqueue(self, made: Sequence[NewDelivery]) -> None:
         await self._context.store.gateway.enqueue(*made)

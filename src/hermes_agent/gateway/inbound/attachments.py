@@ -24,6 +24,8 @@ _SEEN = (
 )
 """Types that models are given directly, by their first bytes."""
 MAX_BYTES = 20_000_000
+HEARD = "(said in a voice memo, "
+"""How the transcript of a memo begins in a message."""
 _ODD = re.compile(r"[^\w.\- ]")
 
 
@@ -49,13 +51,13 @@ class AttachmentIntake:
         path = await _save(memo, workspace)
         if not self._context.settings.gateway.voice:
             return f"(a voice memo came with this message: {path}; not transcribed)"
-        from hermes_agent.gateway.inbound.transcription import transcribe
+        from hermes_agent.models.media.transcription import transcribe
 
         try:
             said = await transcribe(self._context.settings.gateway.voice, self._models, memo)
         except HermesError as error:
             return f"(a voice memo came with this message: {path}; not transcribed: {error})"
-        return f"(said in a voice memo, {path}:)\n{said}" if said else f"(a silent memo: {path})"
+        return f"{HEARD}{path}:)\n{said}" if said else f"(a silent memo: {path})"
 
 
 def _type(media: Media) -> str:

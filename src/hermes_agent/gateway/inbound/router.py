@@ -21,6 +21,7 @@ from hermes_agent.core.gateway import (
     NewDelivery,
     OutboundMessage,
     PseudonymHasher,
+    SessionPlace,
     chat_key,
 )
 from hermes_agent.core.records import Session, SessionMessage
@@ -150,13 +151,15 @@ class Router:
         elif binding is not None and await self._answers(entry, binding, identity, text):
             return HandlingResult("done")
         if binding is None:
-            await self.learning.expect(text)
+            await self.learning.expect(text, SessionPlace(arrived.chat.channel, arrived.chat))
             binding = await self.open(entry, identity)
         session = await self.context.store.session(binding.session)
         more, files = await self._attachments.store(arrived, session.workspace)
         skills: tuple[ActivatedSkill, ...] = ()
         if arrived.group and opens_skill:
-            skills = (await self.learning.opened(*commands.split_command(text.strip())),)
+            place = await self.learning.place(session)
+            opened = await self.learning.opened(*commands.split_command(text.strip()), place)
+            skills = (opened,)
         text = "\n".join(part for part in (text, more) if part.strip())
         if arrived.group:
             await self.sessions.set_title(session, text)
@@ -248,6 +251,7 @@ class Router:
             source=channel,
             key=chat_key(channel, self.person_key(arrived, identity), entry.number),
             once=True,
+            chat=arrived.chat,
         )
         return await self.bind(arrived, identity, session)
 

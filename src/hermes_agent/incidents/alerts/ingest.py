@@ -108,7 +108,7 @@ class Intake:
         owner = signal.owner or next((labels[key] for key in OWNERS if labels.get(key)), "")
         return replace(
             signal,
-            fingerprint=_bounded(signal.fingerprint),
+            fingerprint=bounded_fingerprint(signal.fingerprint),
             title=self._line(signal.title, TITLE) or "something looks wrong",
             service=self._line(signal.service, LABEL),
             detail=self._text(signal.detail, DETAIL),
@@ -148,7 +148,7 @@ class Intake:
             log.info("%s: %s", id, error.message)
 
 
-def _bounded(fingerprint: str) -> str:
+def bounded_fingerprint(fingerprint: str) -> str:
     """Unchanged where it is short and printable; a hash otherwise."""
     if len(fingerprint) <= TITLE and _CONTROLS.search(fingerprint) is None:
         return fingerprint

@@ -5,19 +5,20 @@ import asyncio
 import shutil
 import time
 import uuid
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from msgspec.structs import replace
 
-from hermes_agent.core.effects import Actor, Effect
+from hermes_agent.core.effects import Actor, Effect, Verdict
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.incidents import WatchedCheck
 from hermes_agent.core.protocols import CommandState
-from hermes_agent.core.records import Session
 from hermes_agent.core.skills import Check
 from hermes_agent.core.text.patterns import matches
 from hermes_agent.core.timeouts import awake
 from hermes_agent.host.context import RuntimeContext
-from hermes_agent.host.policy_shell import PolicyShells, synthetic_session
+from hermes_agent.host.policy_shell import PolicyShell, PolicyShells, synthetic_session
 from hermes_agent.incidents.monitoring.config import TIMEOUT, LogPattern
 from hermes_agent.incidents.monitoring.scheduler import CheckOutcome
 from hermes_agent.policy.path_resolvers import on_disk
@@ -26,6 +27,8 @@ ENTER_SECONDS = 20.0
 """How long opening and closing a terminal may take, besides the command."""
 SHOWN = 2_000
 LEFT = "check-*"
+
+T = TypeVar("T")
 
 
 class CheckRunner:
@@ -46,7 +49,11 @@ class CheckRunner:
         try:
             async with awake(limit):
                 by = actor or Actor("job", watched.name, "watch")
-                outcome = await self._apart(watched, policy, timeout, by)
+
+                async def run_it(shell: PolicyShell) -> CheckOutcome:
+                    return judged(check, await shell.run(check.run, timeout), timeout)
+
+                outcome = await self._apart(watched, policy, by, run_it)
         except TimeoutError:
             place = watched.terminal or self._context.settings.terminal.default
             what = f"the terminal {place!r} did not answer within {limit:g} s"
@@ -58,10 +65,23 @@ class CheckRunner:
             outcome = CheckOutcome(False, f"it cannot be run: {error}", refused=True)
         return replace(outcome, seconds=round(time.monotonic() - began, 3))
 
+    async def judge(self, watched: WatchedCheck, policy: str = "") -> Verdict:
+        """What the gate says of a check's command under a policy profile; it is not run."""
+
+        async def judged(shell: PolicyShell) -> Verdict:
+            return await shell.judge(watched.check.run)
+
+        async with awake(ENTER_SECONDS):
+            return await self._apart(watched, policy, Actor("job", watched.name, "watch"), judged)
+
     async def _apart(
-        self, watched: WatchedCheck, policy: str, seconds: float, by: Actor
-    ) -> CheckOutcome:
-        """Run it in a temporary folder."""
+        self,
+        watched: WatchedCheck,
+        policy: str,
+        by: Actor,
+        use: Callable[[PolicyShell], Awaitable[T]],
+    ) -> T:
+        """Use a shell of its own, in a temporary folder."""
         policy = policy or self._context.settings.policy
         id = f"check-{uuid.uuid4().hex[:12]}"
         folder = self._context.home.terminals / id
@@ -69,22 +89,16 @@ class CheckRunner:
         try:
             work = folder / "work"
             await asyncio.to_thread(work.mkdir, mode=0o700, parents=True)
-            return await self._run_in(
-                synthetic_session(id, "watch", str(work), policy), watched, seconds, by
-            )
+            session = synthetic_session(id, "watch", str(work), policy)
+            name = watched.terminal or self._context.settings.terminal.default
+            shell = self._shells.open(session, name, by)
+            try:
+                return await use(shell)
+            finally:
+                await shell.close()
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
             self._mine.discard(id)
-
-    async def _run_in(
-        self, session: Session, watched: WatchedCheck, seconds: float, by: Actor
-    ) -> CheckOutcome:
-        name = watched.terminal or self._context.settings.terminal.default
-        shell = self._shells.open(session, name, by)
-        try:
-            return judged(watched.check, await shell.run(watched.check.run, seconds), seconds)
-        finally:
-            await shell.close()
 
     async def refusal(self, pattern: LogPattern) -> str:
         """Why the gate denies reading a pattern's log; empty where it does not."""

@@ -2,8 +2,8 @@
 skills that were used."""
 
 import asyncio
-import re
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from hermes_agent.core.incidents import (
 )
 from hermes_agent.core.knowledge import Doc, Outcome, Trial
 from hermes_agent.core.skills import OFFERED
+from hermes_agent.core.text.format import slug
 from hermes_agent.incidents.backend import IncidentBackend
 from hermes_agent.incidents.reports.markdown import markdown
 from hermes_agent.incidents.reports.report import IncidentReport, report
@@ -68,18 +69,33 @@ async def save_report(backend: IncidentBackend, id: str, *, final: bool) -> Inci
     made = await report(backend, id)
     text = backend.redact(markdown(made))
     data = backend.redact(msgspec.json.format(msgspec.json.encode(made)).decode())
-    await asyncio.to_thread(_write, backend.folder, id, text, data)
+    incident = await backend.incidents.incident(id)
+    name = await asyncio.to_thread(_report_name, backend.folder, incident, backend.redact)
+    await asyncio.to_thread(_write, backend.folder, name, text, data)
     if final:
         await backend.knowledge.save_documents([_doc(made, backend.redact)])
-        where = str(backend.folder / f"{id}.md")
+        where = str(backend.folder / f"{name}.md")
         await backend.incidents.change(id, [("report", f"report: {where}", {"path": where})])
     return made
 
 
-def _write(folder: Path, id: str, text: str, data: str) -> None:
+def _report_name(folder: Path, incident: Incident, redact: Callable[[str], str]) -> str:
+    """What the report's files are called: the day, what failed, and the incident. A report that is
+    there keeps its name."""
+    there = [*folder.glob(f"{incident.id}.md"), *folder.glob(f"*-{incident.id}.md")]
+    if there:
+        return there[0].stem
+    service = incident.service
+    what = incident.checks[0].name if incident.checks else incident.title
+    words = what if service.lower() in what.lower() else f"{service} {what}"
+    day = time.strftime("%Y-%m-%d", time.localtime(incident.opened))
+    return "-".join(filter(None, (day, slug(redact(words)), incident.id)))
+
+
+def _write(folder: Path, name: str, text: str, data: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for ending, content in (("md", text), ("json", data)):
-        write_durably(folder / f"{id}.{ending}", content.encode())
+        write_durably(folder / f"{name}.{ending}", content.encode())
 
 
 def _doc(made: IncidentReport, redact: Callable[[str], str]) -> Doc:
@@ -118,8 +134,7 @@ async def learn(backend: IncidentBackend, incident: Incident) -> None:
 
 def learned_name(found: Diagnosis) -> str:
     """The name of the skill that an incident teaches: its cause and its component."""
-    component = re.sub(r"[^a-z0-9]+", "-", found.component.lower()).strip("-")
-    return f"{found.category}-{component or 'here'}"[:NAME_CHARS].rstrip("-")
+    return f"{found.category}-{slug(found.component) or 'here'}"[:NAME_CHARS].rstrip("-")
 
 
 async def _have_written(backend: IncidentBackend, incident: Incident) -> str:

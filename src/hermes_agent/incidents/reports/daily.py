@@ -13,6 +13,7 @@ from msgspec import Struct
 from hermes_agent.core.files import write_durably
 from hermes_agent.core.incidents import CheckHourStats, Incident
 from hermes_agent.core.protocols import Clock
+from hermes_agent.core.text.format import hour_of
 from hermes_agent.incidents.monitoring.scheduler import CheckStatus
 from hermes_agent.incidents.notifications import span
 from hermes_agent.store.incidents.store import IncidentStore
@@ -190,7 +191,7 @@ class Briefing:
     async def write_audit(self) -> str:
         """Write the audit of the last hour, unless it is written or nothing was watched then."""
         now = self._clock()
-        since = now // HOUR * HOUR - HOUR
+        since = hour_of(now) - HOUR
         path = self._folder / "audits" / f"{_day(since)}.md"
         if await asyncio.to_thread(_holds, path, f"{_hour(since)}\n"):
             return ""

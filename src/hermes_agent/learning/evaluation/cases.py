@@ -32,21 +32,33 @@ class _Ideas(Struct, frozen=True):
 
 
 async def cases_for(
-    name: str, transcript: ReviewTranscript, ask: Ask, how_many: int
+    name: str,
+    transcript: ReviewTranscript,
+    ask: Ask,
+    how_many: int,
+    there: Sequence[EvaluationCase] = (),
+    unusable: Sequence[EvaluationCase] = (),
 ) -> Sequence[EvaluationCase]:
     """Cases from the turn that a skill came from: the task itself, which its author has seen and
-    which is not held out, and variations, which are."""
+    which is not held out, and variations, which are. Those that are `there` come first."""
     turn = shown([transcript]).text
-    prompt = PROMPTS["question"].format(many=how_many + SPARE, turn=turn)
-    ideas, _ = await ask_for(ask, "judge", PROMPTS["system"], prompt, MAX_OUTPUT, _Ideas)
-    cases = _kept(name, transcript, ideas.cases, [])
-    if len(cases) < 1 + LEAST_PAIRS:
-        known = PROMPTS["more"].format(known="\n".join(f"- {case.task}" for case in cases))
+    question = PROMPTS["question"].format(many=how_many + SPARE, turn=turn)
+    if unusable:
+        question += "\n\n" + PROMPTS["unusable"].format(known=_listed(unusable))
+    cases = list(there)
+    for _ in range(2):
+        more = "\n\n" + PROMPTS["more"].format(known=_listed(cases)) if cases else ""
         ideas, _ = await ask_for(
-            ask, "judge", PROMPTS["system"], f"{prompt}\n\n{known}", MAX_OUTPUT, _Ideas
+            ask, "judge", PROMPTS["system"], question + more, MAX_OUTPUT, _Ideas
         )
         cases = _kept(name, transcript, ideas.cases, cases)
+        if len(cases) >= 1 + LEAST_PAIRS:
+            break
     return cases[: how_many + SPARE]
+
+
+def _listed(cases: Sequence[EvaluationCase]) -> str:
+    return "\n".join(f"- {case.task}" for case in cases)
 
 
 def _kept(

@@ -82,15 +82,19 @@ class SkillEvaluator:
                 return use.session, use.turn
         return None
 
-    async def add_cases(self, name: str, transcript: ReviewTranscript) -> Sequence[EvaluationCase]:
-        """Have a model write cases from a turn, and store them."""
-        cases = await cases_for(name, transcript, self._ask, self._settings().cases)
+    async def add_cases(
+        self, name: str, transcript: ReviewTranscript, unusable: Sequence[EvaluationCase] = ()
+    ) -> None:
+        """Have a model write cases from a turn beside those that are there and unlike the unusable
+        ones, and store them."""
+        there = await self._knowledge.cases(name)
+        many = self._settings().cases
+        cases = await cases_for(name, transcript, self._ask, many, there, unusable)
         await self._knowledge.add_cases(cases)
-        return cases
 
     async def prove(self, name: str, digest: str) -> EvaluationVerdict:
         """Play the cases and judge. Trials are stored: a postponed proof resumes where it was, and
-        asking again does not play again."""
+        asking again does not play again. Unusable cases are removed, to be replaced."""
         compared = await self._comparison(name, digest)
         cases = await self._knowledge.cases(name)
         known: Played = {
@@ -128,7 +132,7 @@ class SkillEvaluator:
         known: Played,
     ) -> tuple[list[EvaluationCase], bool]:
         """The usable cases, whose trials are then known; and whether playing stopped because the
-        skill does harm. Another case takes the place of an unusable one."""
+        skill does harm. Another case takes the place of an unusable one, which is removed."""
         settings = self._settings()
         good: list[EvaluationCase] = []
         for case in cases[: settings.cases + SPARE]:
@@ -138,10 +142,13 @@ class SkillEvaluator:
                 good.append(case)
                 if self._harms(compared, good, known):
                     return good, True
+            else:
+                await self._knowledge.remove_cases([case.id])
         for round in range(1, settings.rounds):
             for position, case in enumerate(list(good)):
                 if not await self._both(compared, case, round, position, known):
                     good.remove(case)
+                    await self._knowledge.remove_cases([case.id])
                 elif self._harms(compared, good, known):
                     return good, True
         return good, False

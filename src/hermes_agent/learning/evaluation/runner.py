@@ -35,7 +35,7 @@ TOOLS = (
 """Tools of a trial, beside `skill`."""
 MANY = 1_000
 SCRIPT_SECONDS = 60.0
-NO_BUDGET = "learning's budget for today is used up"
+NO_BUDGET = "what one proof may use of learning's budget today is used up"
 CASE_SECONDS = 600.0
 """A longer trial has failed."""
 
@@ -97,7 +97,7 @@ class TrialRunner:
             )  # fmt: skip
         finally:
             if session is not None:
-                await self._leave(session)
+                await self._leave(session, case.skill)
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def _open(
@@ -109,7 +109,7 @@ class TrialRunner:
                 f"no trials: the terminal {PLACE!r} of the settings has network or write access",
                 "rename that terminal in the settings",
             )
-        share = await self._budget.left()
+        share = await self._budget.left(case.skill)
         if share is None:
             raise NoBudget(NO_BUDGET)
         model = self._completions.full_name("")
@@ -146,14 +146,14 @@ class TrialRunner:
         intended = [one.event for one in events if isinstance(one.event, ev.CallIntended)]
         return end, any(event.tool == "skill" for event in intended)
 
-    async def _leave(self, session: Session) -> None:
+    async def _leave(self, session: Session, proof: str = "") -> None:
         """Count the cost of a trial, however it ended, and remove it."""
         self.under_test.pop(session.id, None)
         try:
             await self._sessions.interrupt(session.id, "the trial is over")
             await self._sessions.wait_idle(session.id)
             dollars, tokens = await self._context.store.spent_by(session.id)
-            await self._budget.add(tokens, dollars)
+            await self._budget.add(tokens, dollars, proof)
             await self._sessions.delete_session(session)
         except HermesError as error:
             log.warning("trial %s could not be removed: %s", session.id, error.message)

@@ -133,9 +133,8 @@ def judged(
 ) -> EvaluationVerdict:
     """The verdict on the held-out cases. `harmful`: playing stopped because of it."""
     if not pairs:
-        return EvaluationVerdict(
-            skill, digest, False, "no held-out case could be replayed", harmful=harmful
-        )
+        why = f"no held-out case could be replayed; {_again(skill)}"
+        return EvaluationVerdict(skill, digest, False, why, harmful=harmful)
     both = [
         pair for pair in pairs if pair.steps_with is not None and pair.steps_without is not None
     ]
@@ -163,7 +162,8 @@ def _against(figures: EvaluationVerdict, pairs: Sequence[Pair]) -> str:
     if figures.harmful:
         return "it makes things worse"
     if figures.n < LEAST_PAIRS:
-        return f"only {figures.n} held-out cases could be replayed; {LEAST_PAIRS} are needed"
+        only = f"only {figures.n} held-out cases could be replayed; {LEAST_PAIRS} are needed"
+        return f"{only}, {_again(figures.skill)}"
     if fmean(pair.opened for pair in pairs) < LEAST_OPENED:
         return "it was not opened in most of the trials"
     if figures.success_with < figures.success_without:
@@ -178,6 +178,10 @@ def _against(figures: EvaluationVerdict, pairs: Sequence[Pair]) -> str:
     if figures.p > LIKELY:
         return "the gain could be chance"
     return ""
+
+
+def _again(skill: str) -> str:
+    return f"`hermes skills prove {skill}` has new ones written"
 
 
 def _say(figures: EvaluationVerdict, against: str) -> EvaluationVerdict:

@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.gateway import SessionPlace, chat_of
 from hermes_agent.core.incidents import CATEGORIES
 from hermes_agent.core.skills import SkillLimits
 from hermes_agent.learning.skills.folder import (
@@ -43,7 +44,7 @@ FOLDERS = ("references", "scripts", "templates", "assets")
 OURS = (
     "hermes-category", "hermes-tags", "hermes-platforms", "hermes-requires-tools",
     "hermes-fallback-for-tools", "hermes-parameters", "hermes-paths", "hermes-hosts",
-    "hermes-incident",
+    "hermes-incident", "hermes-channels", "hermes-groups",
 )  # fmt: skip
 TOOLS = {
     "Bash": "terminal", "Read": "read_file", "Write": "write_file", "Edit": "patch",
@@ -51,6 +52,14 @@ TOOLS = {
     "WebSearch": "web_search", "Task": "delegate", "TodoWrite": "todo",
 }  # fmt: skip
 """What other agents call our tools."""
+BUILT_IN = (
+    *dict.fromkeys(TOOLS.values()), "ask_user", "browser", "browser_act", "execute_code",
+    "find_tools", "incident", "make_tool", "memory", "process", "read_on", "recall", "send_message",
+    "skill", "task", "use_tool", "write_skill",
+)  # fmt: skip
+"""Our tools; other names are those of MCP servers and of tools that the agent wrote."""
+ALIKE = 0.85
+"""So similar is a misspelt name."""
 PLATFORMS = {"macos": "darwin", "win32": "windows"}
 
 _TOOL = re.compile(r"([^\s,()]+)(\([^()]*\))?")
@@ -78,6 +87,22 @@ class SkillFacts(Struct, frozen=True, omit_defaults=True):
     compatibility: str = ""
     incident: str = ""
     """The incident category it is for."""
+    channels: tuple[str, ...] = ()
+    """Channels, or chats as targets, to which it is limited."""
+    groups: tuple[str, ...] = ()
+    """Ids of chats, on any channel, to which it is limited."""
+
+    def belongs(self, place: SessionPlace) -> bool:
+        """Whether it may be used in a session that talks there."""
+        if not (self.channels or self.groups):
+            return True
+        chat = place.chat.chat if place.chat is not None else None
+        return chat in self.groups or not place.targets.isdisjoint(self.channels)
+
+    @property
+    def places(self) -> str:
+        """What it is limited to, in words; empty if it is not."""
+        return ", ".join((*self.channels, *(f"group {one}" for one in self.groups)))
 
     def fits(self, tools: "frozenset[str]", platform: str) -> bool:
         if self.platforms and platform not in self.platforms:
@@ -120,6 +145,8 @@ def parse(text: str, folder_name: str = "") -> SkillText:
         license=front.text("license"),
         compatibility=front.text("compatibility"),
         incident=extra.cause(),
+        channels=tuple(chat_of(each).target for each in extra.words("hermes-channels")),
+        groups=extra.words("hermes-groups"),
     )
     found += snippet_troubles(front.body, parameters)
     return SkillText(
@@ -127,7 +154,7 @@ def parse(text: str, folder_name: str = "") -> SkillText:
         front.body,
         bounds if bounds != SkillLimits(name) else None,
         parameters,
-        (*found, *extra.doubts()),
+        (*found, *extra.doubts(), *_misspelt(bounds.tools, facts.requires, facts.fallback_for)),
     )
 
 
@@ -176,6 +203,14 @@ def section(body: str, heading: str) -> str:
         if heading.casefold() in match[1].casefold():
             return body[match.end() : end].strip()
     return ""
+
+
+def _misspelt(*named: Sequence[str]) -> Iterator[SkillProblem]:
+    """Names of tools that are probably meant to be others: no tool would ever match them."""
+    for name in dict.fromkeys(one.partition("(")[0] for names in named for one in names):
+        near = () if name in BUILT_IN else get_close_matches(name, BUILT_IN, 1, ALIKE)
+        if near:
+            yield _warning(f"no tool is called {name!r}", f"did you mean {near[0]}?")
 
 
 def _ours(names: Sequence[str]) -> tuple[str, ...]:

@@ -7,10 +7,10 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import NotFound, UsageError
+from hermes_agent.core.gateway import SessionPlace
 from hermes_agent.core.knowledge import Author, SkillRecord, SkillVersion
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.skills import OFFERED, SkillState
-from hermes_agent.core.tools import OpenedSkill
+from hermes_agent.core.skills import OFFERED, OpenedSkill, SkillState
 from hermes_agent.learning.folder_lock import exclusive
 from hermes_agent.learning.skills import rendering
 from hermes_agent.learning.skills.file import SkillText, parse, problems
@@ -27,6 +27,7 @@ from hermes_agent.learning.skills.scanner import CachedFolder
 from hermes_agent.learning.skills.sync import SkillFolderSync, initial_state
 from hermes_agent.store.knowledge.store import KnowledgeStore
 
+NOWHERE = SessionPlace()
 DUPLICATE = 0.8
 NEAR, NEAREST = 0.2, 5
 """How alike skills must be to be reported as similar, and how many are."""
@@ -58,8 +59,10 @@ class SkillRegistry:
         await self._refresh()
         return self._folder_sync.news()
 
-    async def offered(self, tools: Collection[str]) -> Sequence[SkillIndexEntry]:
-        """Skills that a session with these tools can use, by name."""
+    async def offered(
+        self, tools: Collection[str], place: SessionPlace = NOWHERE
+    ) -> Sequence[SkillIndexEntry]:
+        """Skills that a session with these tools can use there, by name."""
         await self._refresh()
         have = frozenset(tools)
         found: list[SkillIndexEntry] = []
@@ -67,11 +70,17 @@ class SkillRegistry:
             known = self._folder_sync.known.get(record.name)
             if record.state not in OFFERED or known is None or known.broken:
                 continue
-            if known.digest == record.digest and known.facts.fits(have, self._platform):
-                facts = known.facts
+            facts = known.facts
+            fits = facts.belongs(place) and facts.fits(have, self._platform)
+            if fits and known.digest == record.digest:
                 about = facts.description, facts.category, record.state, record.digest
                 found.append(SkillIndexEntry(record.name, *about, facts.incident, known.shipped))
         return sorted(found, key=lambda each: each.name)
+
+    def elsewhere(self, place: SessionPlace) -> frozenset[str]:
+        """Skills that are limited to other places."""
+        known = self._folder_sync.known
+        return frozenset(name for name, one in known.items() if not one.facts.belongs(place))
 
     def known(self) -> Mapping[str, CachedFolder]:
         """Every skill whose folder existed at the last scan."""
@@ -85,11 +94,13 @@ class SkillRegistry:
         run: bool = False,
         digest: str = "",
         facts: Mapping[str, str] | None = None,
+        place: SessionPlace | None = None,
     ) -> OpenedSkill:
         """The skill with its values, and with its runbook if it is to `run`. With `digest`, as it
-        was in that version. `facts`: of the service, during an incident."""
+        was in that version. `facts`: of the service, during an incident. `place`: where; None if a
+        person does it by name."""
         await self._refresh()
-        record = await self._usable(name)
+        record = await self._usable(name, place)
         if digest and digest != record.digest:
             same = [each for each in await self._knowledge.versions(name) if each.digest == digest]
             if same:
@@ -102,8 +113,8 @@ class SkillRegistry:
                 f"`hermes skills check {name}` shows what is wrong",
             )
         text = SkillText(skill.facts, self._redact(skill.body), skill.bounds, skill.parameters)
-        place = str(self._folder_sync.scanner.place(name) or "")
-        return rendering.opened(record, text, files, arguments, place, run=run, facts=facts)
+        folder = str(self._folder_sync.scanner.place(name) or "")
+        return rendering.opened(record, text, files, arguments, folder, run=run, facts=facts)
 
     def open_files(
         self, name: str, digest: str, files: Mapping[str, bytes], arguments: str
@@ -112,10 +123,10 @@ class SkillRegistry:
         record = SkillRecord(name, "candidate", 0, digest, 0.0, 0.0, "review")
         return rendering.opened(record, _parsed(files, name), files, arguments, "", run=False)
 
-    async def read(self, name: str, path: str) -> bytes:
+    async def read(self, name: str, path: str, place: SessionPlace = NOWHERE) -> bytes:
         """A file of a skill's current version."""
         await self._refresh()
-        record = await self._usable(name)
+        record = await self._usable(name, place)
         files = await self._knowledge.files(name, record.version)
         if path.removeprefix("./") not in files:
             there = ", ".join(sorted(files))
@@ -325,8 +336,11 @@ class SkillRegistry:
     async def _refresh(self) -> None:
         await self.lock.run(self._folder_sync.import_edits)
 
-    async def _usable(self, name: str) -> SkillRecord:
+    async def _usable(self, name: str, place: SessionPlace | None) -> SkillRecord:
         record = await self._knowledge.skill(name)
+        if place is not None and name in self.elsewhere(place):
+            limit = self._folder_sync.known[name].facts.places
+            raise UsageError(f"the skill {name!r} is limited to {limit}", "use it there")
         if record.state in OFFERED:
             return record
         because = f": {record.reason}" if record.reason else ""

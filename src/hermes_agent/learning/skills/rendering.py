@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
 from hermes_agent.core.knowledge import SkillRecord, SkillVersion
-from hermes_agent.core.skills import ActivatedSkill, Runbook, SkillLimits
-from hermes_agent.core.tools import OpenedSkill, Snippet
+from hermes_agent.core.skills import ActivatedSkill, OpenedSkill, Runbook, SkillLimits, Snippet
 from hermes_agent.learning.skills.file import SkillText
 from hermes_agent.learning.skills.folder import RUNBOOK, decoded, main_file
 from hermes_agent.learning.skills.frontmatter import SkillProblem

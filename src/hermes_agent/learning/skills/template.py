@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.core.tools import Snippet
+from hermes_agent.core.skills import Snippet
 from hermes_agent.learning.skills.frontmatter import SkillProblem, skill_error
 
 NAME = r"[A-Za-z_][A-Za-z0-9_-]*"

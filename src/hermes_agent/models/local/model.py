@@ -132,7 +132,8 @@ class LocalModel:
                     "overload", f"the process of {self._endpoint.name} cannot be started: {error}"
                 ) from None
         while not self._child.ready:
-            line = await self._child.receive(self._endpoint.name, self._endpoint.silence)
+            first = self._endpoint.first or self._endpoint.silence
+            line = await self._child.receive(self._endpoint.name, first)
             if line.failed:
                 # It ends by itself; its log, which a thread writes, says why.
                 await self._child.end(self._endpoint.silence)

@@ -221,8 +221,8 @@ class FailoverPlan:
         error = state.error
         if error is None or not error.passing or not self._settings.retries:
             return None
-        if error.kind == "rate_limit" and error.retry_after is None:
-            return None  # unknown how long, and there are other candidates
+        if error.kind == "timeout" or (error.kind == "rate_limit" and error.retry_after is None):
+            return None  # it took long, or will take unknown time, and there are other candidates
         if state.candidate.circuit.state(now) != "closed":
             return None
         pause = self._pause(state, now)

@@ -38,6 +38,8 @@ class Endpoint(Struct, frozen=True):
     facts: ModelFacts
     silence: float
     """Give up after so many seconds without any data."""
+    first: float = 0.0
+    """Give up if an answer has not begun after so many seconds; 0 means `silence`."""
     patience: float = 600.0
     """Give up after so many seconds without progress, even if keep-alives arrive."""
 

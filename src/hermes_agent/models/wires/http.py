@@ -59,10 +59,15 @@ class HttpConnection:
     """A service at a URL: one client, connection pool and TLS context for all calls and keys. The
     secret of a call goes into its headers and never into an error."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], silence: float) -> None:
+    def __init__(
+        self, url: str, headers: Mapping[str, str], silence: float, first: float = 0.0
+    ) -> None:
         self._url = url.rstrip("/")
         self._headers = {"user-agent": f"hermes-runtime/{__version__}", **headers}
         self._silence = silence
+        self._first = first or silence
+        """How long to wait for the beginning of an answer, which may take longer than what follows:
+        a server loads its model, or the model thinks."""
         self._client: httpx.AsyncClient | None = None
 
     @property
@@ -97,9 +102,10 @@ class HttpConnection:
             async with self._open().stream(
                 method, self._url + path, content=body, headers=dict(headers)
             ) as response:
+                response.request.extensions["timeout"]["read"] = self._silence
                 yield HttpResponse(self, response)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise cleaned(self.trouble(error), secrets) from None
+            raise cleaned(self.trouble(error, self._first), secrets) from None
         except ModelError as error:
             raise cleaned(error, secrets) from None
 
@@ -108,8 +114,8 @@ class HttpConnection:
         if client is not None:
             await client.aclose()
 
-    def trouble(self, error: Exception) -> ModelError:
-        """What went wrong below HTTP."""
+    def trouble(self, error: Exception, silence: float = 0.0) -> ModelError:
+        """What went wrong below HTTP. `silence`: the seconds that were waited."""
         import httpx
 
         text = re.sub(r"\[Errno \d+\] ", "", str(error))
@@ -124,8 +130,9 @@ class HttpConnection:
                     f"check the network and that a service listens at {self.shown_url}",
                 )
             case httpx.TimeoutException():
+                waited = silence or self._silence
                 return ModelError(
-                    "timeout", f"{self.shown_url} sent nothing for {self._silence:g} seconds"
+                    "timeout", f"{self.shown_url} sent nothing for {waited:g} seconds"
                 )
             case httpx.DecodingError():
                 return ModelError("garbage", f"{self.shown_url} sent damaged data{said}")
@@ -148,7 +155,10 @@ class HttpConnection:
             self._client = httpx.AsyncClient(
                 headers=self._headers,
                 timeout=httpx.Timeout(
-                    self._silence, connect=min(self._silence, CONNECT_SECONDS), pool=None
+                    self._silence,
+                    connect=min(self._first, CONNECT_SECONDS),
+                    read=self._first,
+                    pool=None,
                 ),
                 # As many calls at once as there are sessions; none waits for another. How long a
                 # connection is kept is for `clients` to say, which closes it.

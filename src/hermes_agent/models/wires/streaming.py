@@ -346,7 +346,7 @@ class HttpWireClient:
         self._headers = headers
         service = endpoint.service
         self._secrets = tuple(service_secrets(service.headers, service.query, endpoint.url))
-        self._wire = HttpConnection(endpoint.url, headers, endpoint.silence)
+        self._wire = HttpConnection(endpoint.url, headers, endpoint.silence, endpoint.first)
 
     async def close(self) -> None:
         await self._wire.close()

@@ -259,7 +259,10 @@ class _FileReader(PolicyReader):
         if node.pairs is None:
             self.wrong(node, "input must be a mapping of arguments to patterns")
             return {}
-        return {key.text or "": self.strings(value, "input") for key, value in node.pairs}
+        return {
+            key.text or "": () if value.is_null else self.strings(value, "input")
+            for key, value in node.pairs
+        }
 
     def _check_patterns(
         self, key: str, node: Node, patterns: tuple[str, ...], match: RuleMatch

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import NamedTuple, get_args
 
-from hermes_agent.core.effects import Actor, ApprovalRequirement
+from hermes_agent.core.effects import Actor, ApprovalRequirement, Capability
 from hermes_agent.core.settings.terminals import PlaceSettings
-from hermes_agent.core.tools import Capability
 from hermes_agent.policy.files.schema import Rewrite, RuleAction, RuleMatch
 from hermes_agent.policy.match import kinds
 from hermes_agent.policy.patterns import globs, hosts

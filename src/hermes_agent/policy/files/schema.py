@@ -29,6 +29,7 @@ class RuleMatch(Struct, frozen=True):
 
     tool: Strings | None = None
     input: dict[str, Strings] | None = None
+    """By argument; nothing means that it is not given."""
     capability: Strings | None = None
     kind: Strings | None = None
     program: Strings | None = None

@@ -20,6 +20,7 @@ from hermes_agent.core.errors import (
     NotFound,
     UsageError,
 )
+from hermes_agent.core.gateway import SessionPlace
 from hermes_agent.core.messages import Media, Usage
 from hermes_agent.core.records import CostKey, SearchFilter, Session, SessionMessage
 from hermes_agent.core.text.consent import consent_view
@@ -208,7 +209,8 @@ class LocalApi:
         if not new.text.strip() and not new.files:
             raise UsageError("the message is empty", 'say something: hermes ask "…"')
         key = new.key or secrets.token_hex(8)
-        await runtime.learning.expect(new.text)
+        place = None if new.session else SessionPlace(new.source)
+        await runtime.learning.expect(new.text, place)
         session = await self._session_for(new, key)
         after = await runtime.context.store.last_number(session.id)
         inbound = SessionMessage(key, new.text, new.source, new.interactive, new.files)

@@ -75,6 +75,27 @@ TABLE: Mapping[str, BuiltinTool] = {
     "git_host": BuiltinTool(f"{_SOURCES}.git_hosts.tool", "sources", in_prompt=False),
     "open_pull_request": BuiltinTool(f"{_SOURCES}.git_hosts.tool", "sources", in_prompt=False),
     "argocd": BuiltinTool(f"{_SOURCES}.argocd", "sources", in_prompt=False),
+    "postgresql": BuiltinTool(
+        f"{_SOURCES}.databases.postgresql", "sources", ("psycopg",), "sources", in_prompt=False
+    ),
+    "mysql": BuiltinTool(
+        f"{_SOURCES}.databases.mysql", "sources", ("pymysql",), "sources", in_prompt=False
+    ),
+    "redis": BuiltinTool(f"{_SOURCES}.databases.redis", "sources", in_prompt=False),
+    "probe": BuiltinTool(f"{_SOURCES}.probe", "sources", in_prompt=False),
+    "make_image": BuiltinTool("hermes_agent.tools.media", "media", in_prompt=False),
+    "speak": BuiltinTool("hermes_agent.tools.media", "media", in_prompt=False),
+    "transcribe": BuiltinTool("hermes_agent.tools.media", "media", in_prompt=False),
+    "read_feed": BuiltinTool(
+        "hermes_agent.tools.web.feed", "web", ("lxml",), extra="web", in_prompt=False
+    ),
+    "calendar": BuiltinTool(
+        "hermes_agent.tools.web.calendar",
+        "web",
+        ("icalendar", "recurring_ical_events"),
+        "calendar",
+        in_prompt=False,
+    ),
 }
 """The order is the prompt's order; new tools go at the end."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hermes_agent.core.effects import Access
+from hermes_agent.core.effects import Access, check_capabilities
 from hermes_agent.core.errors import NotFound, OutcomeUnknown, ToolError, UsageError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import Tool, ToolContext
@@ -53,6 +53,9 @@ class NewProgram(Struct, frozen=True, forbid_unknown_fields=True):
     model: str = ""
     policy: str = ""
     terminals: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_capabilities(self.granted, self.name)
 
 
 class ProgramLine(Struct, frozen=True, omit_defaults=True):

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes_agent.core.protocols import Clock
+from hermes_agent.core.protocols import Clock, MediaModels
 from hermes_agent.core.records import Session
 from hermes_agent.core.settings.root import Settings
 from hermes_agent.core.tools import (
@@ -90,6 +90,7 @@ class ToolServiceFactory:
         commanded: IncidentActions | None = None,
         tasks: JobActions | None = None,
         messenger: Messenger | None = None,
+        media: MediaModels | None = None,
     ) -> ToolServices:
         late = _LazyToolServices(self)
         return ToolServices(
@@ -102,6 +103,7 @@ class ToolServiceFactory:
             incident=commanded,
             jobs=tasks,
             messenger=messenger,
+            media=media,
             proxy=_proxy,
         )
 

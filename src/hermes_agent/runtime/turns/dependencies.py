@@ -14,7 +14,7 @@ from hermes_agent.core.gateway import Chat, person_of
 from hermes_agent.core.incidents import INCIDENTS
 from hermes_agent.core.jobs import JOBS
 from hermes_agent.core.messages import Media
-from hermes_agent.core.records import Session
+from hermes_agent.core.records import AfterCommand, Session
 from hermes_agent.core.tools import EgressCheck, IncidentActions, ToolServices
 from hermes_agent.host.context import RuntimeContext
 from hermes_agent.host.outbound import OutboundMessages
@@ -25,6 +25,8 @@ from hermes_agent.jobs.scheduler import JobScheduler
 from hermes_agent.jobs.service import JobService
 from hermes_agent.jobs.tool_backend import JobTool
 from hermes_agent.learning.service import Learning
+from hermes_agent.models.registry import ModelRegistry
+from hermes_agent.runtime.tools.media import ConfiguredMedia
 from hermes_agent.runtime.tools.selection import ToolSelection
 from hermes_agent.runtime.tools.services import ToolServiceFactory
 from hermes_agent.runtime.turns.subagents import SubagentManager
@@ -83,6 +85,7 @@ class SessionCapabilities:
     _jobs: JobScheduler
     _job_service: JobService
     _outbound: OutboundMessages
+    _models: ModelRegistry
 
     def services(self, session: Session) -> ToolServices:
         return self._tool_services.services(
@@ -92,6 +95,7 @@ class SessionCapabilities:
             self._incident_actions(session),
             JobTool(self._context, self._job_service, session),
             SessionMessenger(self._context, self._outbound, session),
+            ConfiguredMedia(self._models, self._context),
         )
 
     def _incident_actions(self, session: Session) -> IncidentActions | None:
@@ -133,21 +137,42 @@ class SessionMessenger:
 
     async def send(self, key: str, target: str, text: str, files: Sequence[Media]) -> Sequence[str]:
         """Queue the message once per key; returns its targets."""
-        chats = [await self._here()] if target == HERE else self._outbound.chats([target])
-        if not chats:
-            raise ToolError(f"unknown target: {target!r}", "name a channel or a chat", "changed")
+        chats = await self._chats(target)
         await self._outbound.send(f"effect/{key}", chats, text, files=files)
         return [chat.channel if target != HERE else HERE for chat in chats]
 
-    async def _here(self) -> Chat:
-        session = self._session
-        while session.parent:
-            session = await self._context.store.session(session.parent)
+    async def send_after(self, key: str, target: str, text: str, command: str) -> Sequence[str]:
+        chats = await self._chats(target)
+        store, text = self._context.store, self._context.redact(text)
+        if not await store.background_commands(self._session.id, command):
+            raise ToolError(
+                f"no background command {command!r} that has yet to end",
+                "`process` shows what became of it; send a message without `after`",
+                "changed",
+            )
+        # This chat is told anyway.
+        others = [chat for chat in chats if chat != await self._own_chat()]
+        waiting = [AfterCommand(f"effect/{key}", chat.target, text) for chat in others]
+        if not await store.add_after_command(command, waiting):
+            raise ToolError(f"{command} has just ended", "send it without `after`", "changed")
+        return [chat.channel for chat in chats]
+
+    async def _chats(self, target: str) -> list[Chat]:
+        chats = [await self._here()] if target == HERE else self._outbound.chats([target])
+        if not chats:
+            raise ToolError(f"unknown target: {target!r}", "name a channel or a chat", "changed")
+        return chats
+
+    async def _own_chat(self) -> Chat | None:
+        session = await self._context.store.root_session(self._session.id)
         binding = await self._context.store.gateway.binding_of(session.id)
-        if binding is None:
+        return None if binding is None else binding.chat
+
+    async def _here(self) -> Chat:
+        if (chat := await self._own_chat()) is None:
             raise ToolError(
                 "this session has no chat",
                 "say it in your answer, or name a target",
                 "changed",
             )
-        return binding.chat
+        return chat

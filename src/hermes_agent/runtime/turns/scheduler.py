@@ -287,6 +287,15 @@ class TurnScheduler:
         except (Degraded, NotFound, Fenced) as error:
             log.warning("session %s: %s", session.id, error.message)
 
+    def is_asking(self, session: str, command: str) -> bool:
+        """Whether the model is about to read the state of a background command."""
+        worker = self._workers.get(session)
+        calls = [] if worker is None else worker.conversation.all_calls
+        return any(
+            one.call.name == "process" and command in one.call.arguments and not one.finished
+            for one in calls
+        )
+
     # input from outside
 
     async def add(self, session: Session, *events: ev.Event) -> None:

@@ -29,7 +29,29 @@ def m002_branches(db: apsw.Connection) -> None:
     )
 
 
-MIGRATIONS: Sequence[Migration] = (m001_store, m002_branches)
+def m003_folders_and_recipients_of_jobs(db: apsw.Connection) -> None:
+    db.execute(
+        "update jobs set spec = json_set(json_remove(spec, '$.workspace'), '$.folder', "
+        "spec ->> '$.workspace') where spec ->> '$.workspace' is not null;"
+        "alter table job_runs add column sent_to text not null default '';"
+        "alter table job_runs add column unsent text not null default '';"
+    )
+
+
+def m004_background_commands(db: apsw.Connection) -> None:
+    db.execute(
+        "create table background_commands (id text primary key, session integer not null, "
+        "terminal text not null, wake integer not null, known integer not null, ended text, "
+        "messages text not null default '[]') strict, without rowid"
+    )
+
+
+MIGRATIONS: Sequence[Migration] = (
+    m001_store,
+    m002_branches,
+    m003_folders_and_recipients_of_jobs,
+    m004_background_commands,
+)
 
 
 def applied(db: apsw.Connection) -> list[str]:

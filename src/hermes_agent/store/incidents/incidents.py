@@ -20,6 +20,7 @@ from hermes_agent.core.incidents import (
     Notice,
     TimelineEntry,
 )
+from hermes_agent.core.text.format import hour_of
 from hermes_agent.store.engine.connection import Connection
 
 HOUR = 3_600.0
@@ -183,7 +184,7 @@ def save_check(db: Connection, state: CheckState) -> None:
             state.seconds,
         ),
     )  # fmt: skip
-    hour = state.last // HOUR * HOUR
+    hour = hour_of(state.last)
     db.execute(
         "insert into check_hours values (?, ?, 1, ?, ?) on conflict (name, hour) do update set "
         "runs = runs + 1, failures = failures + excluded.failures, "
@@ -203,7 +204,7 @@ def drop_check(db: Connection, name: str) -> None:
 
 def check_hours(db: Connection, since: float) -> list[CheckHourStats]:
     sql = "select name, hour, runs, failures, seconds from check_hours "
-    found = db.rows(sql + "where hour >= ? order by name, hour", (since // HOUR * HOUR,))
+    found = db.rows(sql + "where hour >= ? order by name, hour", (hour_of(since),))
     return [CheckHourStats(*row) for row in found]
 
 

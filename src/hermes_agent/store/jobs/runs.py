@@ -28,7 +28,7 @@ _FIELDS = frozenset(Run.__struct_fields__) - {"id", "job", "slot", "trigger", "c
 _RUN = (
     "select r.id, 'job-' || r.job, r.slot, r.state, r.hand, r.created, r.claimed, r.fence, "
     "r.heartbeat, r.attempts, r.began, r.ended, r.session, r.after, r.output, r.said, "
-    "coalesce(e.text, ''), r.cost, r.tokens, r.late, r.told, r.slots "
+    "coalesce(e.text, ''), r.cost, r.tokens, r.late, r.told, r.slots, r.sent_to, r.unsent "
     "from job_runs r left join job_reasons e on e.id = r.reason "
 )
 
@@ -40,6 +40,7 @@ def _of(row: tuple[Any, ...]) -> Run:
         trigger="hand" if row[4] else "schedule",
         said=bool(run.said),
         told=tuple(row[20].split()),
+        sent_to=tuple(filter(None, row[22].split("\n"))),
     )
 
 
@@ -216,6 +217,8 @@ def _save(db: Connection, id: int, fields: Mapping[str, Any]) -> None:
         values["reason"] = _reason(db, values.pop("error"))
     if "told" in values:
         values["told"] = " ".join(values["told"])
+    if "sent_to" in values:
+        values["sent_to"] = "\n".join(values["sent_to"])
     if values:
         names = ", ".join(f"{name} = ?" for name in values)
         db.execute(f"update job_runs set {names} where id = ?", (*values.values(), id))

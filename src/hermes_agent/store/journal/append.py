@@ -11,6 +11,7 @@ from hermes_agent.core.events import (
     CallFinished,
     CallIntended,
     CallParked,
+    CommandEnded,
     Compacted,
     CostCharged,
     Event,
@@ -31,7 +32,7 @@ from hermes_agent.core.knowledge import AFTER_TURN, TRIALS, BackgroundTask, turn
 from hermes_agent.core.messages import Usage
 from hermes_agent.core.records import Turn
 from hermes_agent.store.engine.connection import Connection
-from hermes_agent.store.journal import audit
+from hermes_agent.store.journal import audit, background
 from hermes_agent.store.knowledge import tasks
 from hermes_agent.store.search.index import index, spoken
 
@@ -211,6 +212,11 @@ def _finish_call(cursor: AppendCursor, event: CallFinished) -> None:
         "where id = ? and session = ?",
         ("done" if event.ok else "failed", cursor.now, event.effect, cursor.key),
     )
+    background.note_call(cursor.db, cursor.key, event)
+
+
+def _end_command(cursor: AppendCursor, event: CommandEnded) -> None:
+    background.note_end(cursor.db, event)
 
 
 def _park(cursor: AppendCursor, event: CallParked) -> None:
@@ -286,6 +292,7 @@ _PROJECTIONS: dict[type[Event], Callable[[AppendCursor, Any], None]] = {
     SessionTitled: _title,
     CallIntended: _intend,
     CallFinished: _finish_call,
+    CommandEnded: _end_command,
     CallParked: _park,
     ParkDecided: _decide,
     QuestionAsked: _ask,

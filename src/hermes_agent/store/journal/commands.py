@@ -133,7 +133,8 @@ def delete_session(db: Connection, id: str) -> None:
         f"and kind in {SPOKEN})",
         (key,),
     )
-    for table in ("events", "queued_messages", "turns", "effects", "questions"):
+    of_session = "events queued_messages turns effects questions background_commands"
+    for table in of_session.split():
         db.execute(f"delete from {table} where session = ?", (key,))
     drop_docs(db, "session", [id])
     db.execute("delete from tasks where session = ?", (id,))

@@ -81,6 +81,14 @@ def session(db: Connection, reference: str) -> Session:
     return close[0]
 
 
+def root_session(db: Connection, id: str) -> Session:
+    """The session that a subagent works for in the end; of others, itself."""
+    found = session(db, id)
+    while found.parent:
+        found = session(db, found.parent)
+    return found
+
+
 def sessions(
     db: Connection, limit: int = 50, *, key: str = "", parent: str | None = None
 ) -> list[Session]:

@@ -3,7 +3,7 @@
 from hermes_agent.store.engine.operations import StorePart, read, write
 from hermes_agent.store.journal import append as append_rows
 from hermes_agent.store.journal import audit as audit_rows
-from hermes_agent.store.journal import commands, imports, queries
+from hermes_agent.store.journal import background, commands, imports, queries
 from hermes_agent.store.journal import costs as cost_rows
 from hermes_agent.store.search import index
 
@@ -14,6 +14,7 @@ class Journal(StorePart):
 
     open_session = write(commands.open_session)
     session = read(queries.session)
+    root_session = read(queries.root_session)
     sessions = read(queries.sessions)
     branch = write(commands.branch)
     import_turns = write(imports.import_turns)
@@ -37,6 +38,9 @@ class Journal(StorePart):
     unfinished_turn = read(queries.unfinished_turn)
     parked = read(queries.parked)
     questions = read(queries.questions)
+    background_commands = read(background.background_commands)
+    add_after_command = write(background.add_after_command)
+    command_reported = write(background.command_reported)
     judgements = read(queries.judgements)
     audit = read(audit_rows.audit)
     verify_audit = read(audit_rows.verify_audit)

@@ -140,7 +140,8 @@ def set_skill(
     version: int = 0,
     good: bool | None = None,
 ) -> SkillRecord:
-    """Set the state, and the version if one is given; `good` marks that version."""
+    """Set the state, and the version if one is given; `good` marks that version. The mark of one
+    that is no longer good is no entry of the log: what follows from it is."""
     before, now = skill(db, name), db.now()
     chosen = _version(db, name, version or before.version)
     if good is not None:
@@ -156,9 +157,14 @@ def set_skill(
     if chosen.number != before.version:
         went = "reverted to " if chosen.number < before.version else ""
         _log(db, name, now, f"{went}version {chosen.number}", why, by)
-    if state != before.state or chosen.number == before.version:
+    if state != before.state or (chosen.number == before.version and good is not False):
         _log(db, name, now, state, why, by)
     return skill(db, name)
+
+
+def log_skill(db: Connection, name: str, what: str, why: str, by: str) -> None:
+    """What happened to a skill without changing it."""
+    _log(db, name, db.now(), what, why, by)
 
 
 def skill_changes(db: Connection, name: str) -> list[SkillChange]:
@@ -198,6 +204,11 @@ def add_cases(db: Connection, cases: Sequence[EvaluationCase]) -> None:
             "insert or replace into cases values (?, ?, ?, ?, ?, ?, ?)",
             msgspec.structs.astuple(case),
         )
+
+
+def remove_cases(db: Connection, ids: Sequence[str]) -> None:
+    for id in ids:
+        db.execute("delete from cases where id = ?", (id,))
 
 
 def cases(db: Connection, skill: str) -> list[EvaluationCase]:

@@ -100,6 +100,15 @@ def given_up(db: Connection, since: float) -> list[BackgroundTask]:
     return _tasks(db, "state = 'given-up' and due >= ? order by due desc limit 20", since)
 
 
+def proofs_of(db: Connection, skill: str) -> list[dict[str, Any]]:
+    """The bodies of the proofs of a skill, the newest first."""
+    found = db.rows(
+        "select body from tasks where kind = 'proof' and body ->> '$.skill' = ? order by due desc",
+        (skill,),
+    )
+    return [msgspec.json.decode(body) for (body,) in found]
+
+
 def drop_task(db: Connection, key: str) -> None:
     """Delete a task that is done."""
     db.execute("delete from tasks where key = ?", (key,))

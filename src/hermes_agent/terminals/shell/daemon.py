@@ -14,7 +14,9 @@ from hermes_agent.core.errors import HermesError
 from hermes_agent.terminals.shell.spool import PRIVATE, Spool, process_lives
 
 SCRIPT = Path(__file__).with_name("daemon.sh")
-PLAIN_NAMES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR")
+PLAIN_NAMES = (
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "HERMES_HOME",
+)  # fmt: skip
 START_LOOKS, AGAIN_LOOKS = 1000, 150
 """Between two there are at most 50 ms."""
 TOO_OLD = 3

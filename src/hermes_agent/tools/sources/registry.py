@@ -12,11 +12,14 @@ from hermes_agent.core.settings.sources import SourceKind
 class SourceType(NamedTuple):
     module: str
     about: str
-    schemes: tuple[str, ...] = ("http", "https")
-    """How an address of it begins; empty: it needs none."""
+    example: str
+    """An address, as a hint; how it begins is how addresses of this kind must begin."""
+    port: int = 0
+    """Where `hermes sources discover` looks on this machine."""
+    probe: str = ""
+    """The page that only this kind of server has, for those that speak HTTP."""
     packages: tuple[str, ...] = ()
     extra: str = ""
-    example: str = ""
 
     def load(self) -> Any:
         return import_module(f"hermes_agent.tools.sources.{self.module}")
@@ -30,27 +33,33 @@ _GIT_HOSTS: tuple[tuple[SourceKind, str, str], ...] = (
 
 TYPES: Mapping[SourceKind, SourceType] = {
     "prometheus": SourceType(
-        "prometheus", "metrics, alerts and targets", example="http://prometheus:9090"
-    ),
-    "containers": SourceType(
-        "containers",
-        "containers of Docker or Podman: states, logs, events",
-        example="unix:///var/run/docker.sock",
-    ),
-    **{
-        kind: SourceType(
-            "git_hosts.tool", f"commits, pull requests, CI and releases on {name}", example=example
-        )
-        for kind, name, example in _GIT_HOSTS
-    },
-    "argocd": SourceType(
-        "argocd",
-        "applications of Argo CD, and their deployments",
-        example="https://argocd.example.com",
+        "prometheus", "metrics, alerts and targets: Prometheus, VictoriaMetrics, Thanos, Mimir",
+        "http://prometheus:9090", 9090, "/api/v1/status/buildinfo",
     ),
     "kubernetes": SourceType(
-        "kubernetes",
-        "workloads, events, logs and Flux of a cluster",
-        example="https://cluster:6443",
+        "kubernetes", "workloads, events, logs and Flux of a cluster", "https://cluster:6443"
     ),
-}
+    "containers": SourceType(
+        "containers", "containers of Docker or Podman: states, logs, events",
+        "unix:///var/run/docker.sock",
+    ),
+    "postgresql": SourceType(
+        "databases.postgresql", "sessions, locks, slow statements, replication, sizes",
+        "postgresql://db:5432/shop", 5432, packages=("psycopg",), extra="sources",
+    ),
+    "mysql": SourceType(
+        "databases.mysql", "MySQL, MariaDB: sessions, locks, slow statements, replicas, sizes",
+        "mysql://db:3306/shop", 3306, packages=("pymysql",), extra="sources",
+    ),
+    "redis": SourceType(
+        "databases.redis", "Redis, Valkey: memory, clients, slow log, key sizes",
+        "redis://cache:6379", 6379,
+    ),
+    **{
+        kind: SourceType("git_hosts.tool", f"commits, pull requests, CI and releases on {name}", url)
+        for kind, name, url in _GIT_HOSTS
+    },
+    "argocd": SourceType(
+        "argocd", "applications of Argo CD, and their deployments", "https://argocd.example.com"
+    ),
+}  # fmt: skip

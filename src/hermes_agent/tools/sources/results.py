@@ -31,6 +31,7 @@ def answer(
 ) -> ToolResult:
     """What a source said, framed as content from elsewhere; `notes` are our own words."""
     name = source if isinstance(source, str) else source.name
+    text = text.encode(errors="replace").decode()  # half characters cannot be journaled
     lines = [wrap_untrusted("source", name, text), *(f"[{note}]" for note in notes if note)]
     return ToolResult("\n".join(lines), {"source": name, **(data or {})})
 

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -48,17 +49,18 @@ def setup(options: argparse.Namespace) -> int:
     if asks:
         for number, step in enumerate(manifest.steps, 1):
             print(f"{number}. {step}")
-    values: dict[str, object] = {}
+    if options.home:
+        given["home"] = options.home
+    fields = {field.name for field in manifest.fields}
+    values = {name: _common(home, name, given[name]) for name in given.keys() - fields}
     for field in manifest.fields:
         value = _value(home, manifest, field, given, str(before.get(field.name, "")), asks)
         if value and value != before.get(field.name):
             values[field.name] = value
-    if options.home:
-        values["home"] = options.home
     if manifest.name not in settings.channels:
         write_setting(f"channels.{manifest.name}", "{}")
     for name, given_value in values.items():  # lists are written as they are given, `[a, b]`
-        is_list = str(given_value).startswith("[")
+        is_list = isinstance(given_value, str) and given_value.startswith("[")
         text = str(given_value) if is_list else json.dumps(given_value, ensure_ascii=False)
         write_setting(f"channels.{manifest.name}.{name}", text)
     done = {} if options.no_test else _tested(manifest.name)
@@ -110,16 +112,40 @@ def _put_back(path: Path, content: bytes | None) -> None:
 
 
 def _given(manifest: Manifest, pairs: list[str]) -> dict[str, str]:
-    known = {field.name for field in manifest.fields} | COMMON
+    known = sorted({field.name for field in manifest.fields} | COMMON.keys())
     given: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
-        if not equals or name not in known:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            meant = f"did you mean {near[0]}? " if near else ""
             raise UsageError(
-                f"{manifest.name} has no field {name!r}", f"fields: {', '.join(sorted(known))}"
+                f"{manifest.name} has no field {name!r}", f"{meant}fields: {', '.join(known)}"
             )
+        if not equals:
+            raise UsageError(f"{name} needs a value", f"--set {name}=…")
         given[name] = value
     return given
+
+
+def _common(home: Path, name: str, text: str) -> object:
+    """The value of a setting that every channel has."""
+    if COMMON[name] is list:  # ids are texts, even those made of digits
+        return [one for word in text.strip("[]").split(",") if (one := word.strip(" \"'"))]
+    if COMMON[name] is bool:
+        if text not in ("true", "false"):
+            raise UsageError(f"{name} must be true or false, not {text!r}", f"--set {name}=true")
+        return text == "true"
+    if name == "policy" and text:
+        from hermes_agent.policy.files.loader import Policies
+
+        Policies.of_home(home, Path.home()).rules(text)
+    if name == "listen" and text not in ("", "all"):
+        raise UsageError(
+            f"listen cannot be {text!r}",
+            "--set listen=all also reads messages not addressed to the agent; listen= does not",
+        )
+    return text
 
 
 def _value(

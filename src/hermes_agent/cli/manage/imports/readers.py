@@ -98,6 +98,7 @@ def _hermes_settings(home: PeerHome, config: Row, variables: dict[str, str]) -> 
         if re.search(r"(_KEY|_TOKEN|_SECRET|_PASSWORD)$", variable)
         and value
         and variable not in home.keys
+        and value not in home.keys.values()  # copied under another name, as by `key_env`
     )
     if others:
         home.leave("keys", ", ".join(others), "not used by anything imported")

@@ -3,7 +3,7 @@
 hermes model                        the model of each use, and whether it is usable
 hermes model NAME                   choose the model of new sessions, or of one with --session
 hermes model use USE NAME...        choose models for a use, in order (fallbacks, cheap,
-                                    compaction, review, titles, vision, judge); none: the default
+                                    compaction, review, titles, vision, judge); `default` undoes it
 hermes model list [WORDS]           the catalogue; --service for one service
 hermes model show NAME              context, price and abilities of one model
 hermes model test [NAME...]         a real round trip, with its time and price
@@ -51,6 +51,8 @@ DEFAULTS = {
     "judge": "the main models",
 }
 SHOWN = 50
+DEFAULT = "default"
+"""Instead of models: what a use has without any."""
 USES = tuple(use for use in DEFAULTS if use != "main")
 
 TAKES: dict[str, tuple[str, ...]] = {
@@ -264,10 +266,16 @@ def _use(models: "ModelRegistry", rest: list[str], options: argparse.Namespace) 
             f"no use called {rest[0]!r}" if rest else "no use given",
             f"{meant}one of {', '.join(USES)}, then its models in order",
         )
-    names = list(dict.fromkeys(models.resolve(absolute_model(name)) for name in rest[1:]))
+    given = [] if rest[1:] == [DEFAULT] else rest[1:]
+    names = list(dict.fromkeys(models.resolve(absolute_model(name)) for name in given))
     checked = [_checked(models, name, options.yes) for name in names]
     setting = "models.fallbacks" if rest[0] == "fallbacks" else f"models.uses.{rest[0]}"
-    write_setting(setting, json.dumps(names))
+    if rest[1:]:
+        write_setting(setting, json.dumps(names))
+    else:  # nothing to change: show it
+        from hermes_agent.host.config import get_setting
+
+        names = list(get_setting(home_and_settings()[1], setting))
     lines = [f"{rest[0]}: {', '.join(names) or DEFAULTS[rest[0]]}"]
     lines += [_warning(one) for one in checked if one["trouble"]]
     return emit(options, {"use": rest[0], "models": names}, "\n".join(lines))

@@ -149,5 +149,5 @@ def _once(models: ModelSettings, service: FoundService, seconds: float) -> Model
         services[service.name] = ServiceSettings(**service.settings)
     return replace(
         models, services=services, fallbacks=(), retries=0, silence_seconds=seconds,
-        patience_seconds=seconds,
+        first_seconds={service.name: seconds}, patience_seconds=seconds,
     )  # fmt: skip

@@ -51,6 +51,7 @@ PATIENCE = (0.5, 1.0, 2.0, 2.0)
 CAPTION = 500
 """Characters; Telegram accepts twice as many UTF-16 units."""
 PHOTO_BYTES = 10_000_000
+VOICE = "audio/ogg"
 PHOTOS = ("image/jpeg", "image/png", "image/webp")
 
 REFUSED = "Telegram rejected the bot's token"
@@ -233,14 +234,15 @@ class TelegramChannel:
         self, file: Media, caption: str, outgoing: OutboundMessage, place: dict[str, Any]
     ) -> str:
         picture = file.type in PHOTOS and len(file.data) <= PHOTO_BYTES
-        put: Any = self._bot.send_photo if picture else self._bot.send_document
+        as_what = "photo" if picture else "voice" if file.type == VOICE else "document"
+        put: Any = getattr(self._bot, f"send_{as_what}")
         named = InputFile(file.data, filename=file.name or "file")
         keyboard = _keyboard(outgoing) if caption or not outgoing.text else None
 
         async def send(text: str, mode: str | None) -> str:
             sent = await put(
                 chat_id=place["chat_id"],
-                **{"photo" if picture else "document": named},
+                **{as_what: named},
                 caption=text or None,
                 parse_mode=mode,
                 reply_markup=keyboard,

@@ -29,7 +29,7 @@ async def transcribe(chosen: str, models: ModelRegistry, memo: Media) -> str:
         raise UsageError(f"no model {chosen!r} for voice memos", f"gateway.voice: {TINY}")
     try:
         async with asyncio.timeout(SECONDS):
-            return await models.speech(chosen).heard(memo)
+            return await models.media(chosen).heard(memo)
     except TimeoutError:
         trouble = HermesError(f"{chosen} took longer than {SECONDS:g} s to transcribe it")
     except HermesError as error:
@@ -48,7 +48,7 @@ async def _transcribe_locally(memo: Media) -> str:
     if not is_installed():
         raise UsageError(needs("`gateway.voice`", lacking("voice")), install_hint("voice"))
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "hermes_agent.gateway.inbound.worker",
+        sys.executable, "-m", "hermes_agent.models.media.worker",
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip

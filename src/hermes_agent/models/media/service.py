@@ -1,9 +1,12 @@
-"""Speech to text: `/audio/transcriptions` of a service with an OpenAI format."""
+"""Speech and pictures: `/audio/transcriptions`, `/audio/speech` and `/images/generations` of a
+service with an OpenAI format."""
 
 import asyncio
 import re
+from base64 import b64decode
 from collections.abc import Awaitable, Callable
 from secrets import token_hex
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +22,9 @@ from hermes_agent.models.wires.streaming import bearer, path_of
 WIRES = ("openai-chat", "openai-responses")
 TRIES = 3
 MAX_PAUSE = 20.0
+JSON = "application/json"
+VOICE = "alloy"
+"""The voice that every such service has."""
 _ENDINGS = {
     "audio/ogg": "ogg", "audio/opus": "ogg", "audio/mpeg": "mp3", "audio/mp4": "m4a",
     "audio/x-m4a": "m4a", "audio/aac": "m4a", "audio/wav": "wav", "audio/x-wav": "wav",
@@ -26,6 +32,7 @@ _ENDINGS = {
 }  # fmt: skip
 """Services recognise the audio format by the file name."""
 
+Answer = TypeVar("Answer")
 Sleep = Callable[[float], Awaitable[None]]
 
 
@@ -33,7 +40,15 @@ class _Heard(Struct, frozen=True):
     text: str
 
 
-class Speech:
+class _Picture(Struct, frozen=True):
+    b64_json: str
+
+
+class _Drawn(Struct, frozen=True):
+    data: tuple[_Picture, ...]
+
+
+class MediaModel:
     """One model of one service."""
 
     def __init__(
@@ -44,14 +59,52 @@ class Speech:
         self._sleep = sleep or asyncio.sleep
 
     async def heard(self, memo: Media) -> str:
-        """The transcript. Retries transient errors."""
+        """The transcript."""
+        boundary = token_hex(16)
+        form = _form(boundary, {"model": self._endpoint.model, "response_format": "json"}, memo)
+        kind = f"multipart/form-data; boundary={boundary}"
+        return await self._asked("/audio/transcriptions", form, kind, self._transcript)
+
+    async def spoken(self, text: str) -> bytes:
+        """The text as Opus in Ogg."""
+        asked = {"model": self._endpoint.model, "input": text, "voice": VOICE}
+        body = msgspec.json.encode({**asked, "response_format": "opus"})
+        return await self._asked("/audio/speech", body, JSON, bytes)
+
+    async def drawn(self, prompt: str, size: str) -> bytes:
+        """A picture."""
+        asked = {"model": self._endpoint.model, "prompt": prompt, "size": size, "n": 1}
+        body = msgspec.json.encode(asked)
+        return await self._asked("/images/generations", body, JSON, self._picture)
+
+    def _transcript(self, said: bytes) -> str:
+        try:
+            return msgspec.json.decode(said, type=_Heard).text.strip()
+        except msgspec.MsgspecError:
+            raise self._garbage("/audio/transcriptions", "a transcript", said) from None
+
+    def _picture(self, said: bytes) -> bytes:
+        try:
+            [picture] = msgspec.json.decode(said, type=_Drawn).data
+            return b64decode(picture.b64_json)
+        except (msgspec.MsgspecError, ValueError):
+            raise self._garbage("/images/generations", "a picture", said) from None
+
+    def _garbage(self, path: str, wanted: str, said: bytes) -> ModelError:
+        where = f"{self._endpoint.url}{path_of(self._endpoint, path)}"
+        return ModelError("garbage", f"{where} answered without {wanted}: {shown(said)}")
+
+    async def _asked(
+        self, path: str, body: bytes, kind: str, read: Callable[[bytes], Answer]
+    ) -> Answer:
+        """What the service answers. Retries transient errors."""
         wire = HttpConnection(
             self._endpoint.url, self._endpoint.service.headers, self._endpoint.silence
         )
         try:
             for attempt in range(1, TRIES + 1):
                 try:
-                    return await self._try(wire, memo)
+                    return read(await self._try(wire, path, body, kind))
                 except ModelError as error:
                     pause = error.retry_after or float(attempt)
                     passing = error.passing and pause <= MAX_PAUSE
@@ -62,29 +115,21 @@ class Speech:
         finally:
             await wire.close()
 
-    async def _try(self, wire: HttpConnection, memo: Media) -> str:
+    async def _try(self, wire: HttpConnection, path: str, body: bytes, kind: str) -> bytes:
         # A key without access to audio is not marked as bad: it may work for everything else.
         leased = await self._pool.lease(self._endpoint.name, anyway=True)
         credential = leased.credential if leased is not None else Credential()
-        boundary = token_hex(16)
         secret = credential.secret
         by_key = secret and self._endpoint.has("api_key_header")
         headers = {"api-key": secret} if by_key else bearer(credential)
-        headers["content-type"] = f"multipart/form-data; boundary={boundary}"
-        body = _form(boundary, {"model": self._endpoint.model, "response_format": "json"}, memo)
-        path = path_of(self._endpoint, "/audio/transcriptions")
-        async with wire.post(path, body, headers, [secret] if secret else []) as answer:
+        headers["content-type"] = kind
+        hidden = [secret] if secret else []
+        async with wire.post(path_of(self._endpoint, path), body, headers, hidden) as answer:
             said = await answer.read()
             if answer.status != 200:
                 pause = answer.retry_after()
                 raise refusal(self._endpoint, credential, answer.status, said, retry_after=pause)
-            try:
-                return msgspec.json.decode(said, type=_Heard).text.strip()
-            except msgspec.MsgspecError:
-                where = f"{wire.shown_url}{path}"
-                raise ModelError(
-                    "garbage", f"{where} answered without a transcript: {shown(said)}"
-                ) from None
+            return said
 
 
 def _form(boundary: str, fields: dict[str, str], memo: Media) -> bytes:

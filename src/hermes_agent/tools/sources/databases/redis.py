@@ -1,0 +1,223 @@
+"""Redis and Valkey, by their own wire: a fixed set of commands that read."""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.text.addresses import host_of
+from hermes_agent.core.text.format import shortened
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import ToolContext, tool
+from hermes_agent.tools.sources.connection import Source, pick, tls
+from hermes_agent.tools.sources.results import Change, answer, size, table
+from hermes_agent.tools.sources.times import Window, stamp
+
+SCANNED = 2_000
+"""How many keys are sampled for their sizes."""
+SHOWN = 20
+READS = {
+    "string": ("GETRANGE", "0", "500"), "list": ("LRANGE", "0", "9"),
+    "hash": ("HSCAN", "0", "COUNT", "10"), "set": ("SSCAN", "0", "COUNT", "10"),
+    "zset": ("ZRANGE", "0", "9", "WITHSCORES"), "stream": ("XREVRANGE", "+", "-", "COUNT", "3"),
+}  # fmt: skip
+OVERVIEW = (
+    "redis_version", "role", "uptime_in_seconds", "connected_clients", "blocked_clients",
+    "maxclients", "used_memory_human", "maxmemory_human", "maxmemory_policy",
+    "mem_fragmentation_ratio", "evicted_keys", "expired_keys", "keyspace_hits",
+    "keyspace_misses", "rejected_connections", "instantaneous_ops_per_sec",
+    "rdb_last_bgsave_status", "rdb_changes_since_last_save",
+    "aof_last_write_status", "loading", "master_link_status", "connected_slaves",
+)  # fmt: skip
+
+
+class _Refused(Exception):
+    """What the server answered instead of a value."""
+
+
+@tool(capabilities=("network",), repeatable=True, sources=("redis",))
+async def redis(
+    context: ToolContext,
+    action: Literal["overview", "activity", "slow", "replication", "sizes", "key"],
+    key: str = "",
+    source: str = "",
+) -> ToolResult:
+    """Look into Redis. overview: memory, clients, evictions, persistence; activity: clients; slow:
+    its slow log; sizes: key prefixes by memory, from a sample; key: type, TTL and start of one."""
+    one = pick(context, source, "redis")
+    async with _connected(one) as ask:
+        match action:
+            case "overview" | "replication":
+                return await _overview(one, ask, action)
+            case "activity":
+                return await _clients(one, ask)
+            case "slow":
+                return await _slow(one, ask)
+            case "sizes":
+                return await _sizes(one, ask)
+            case "key":
+                return await _key(one, ask, key)
+
+
+async def _overview(source: Source, ask: Any, action: str) -> ToolResult:
+    facts = info(await ask("INFO"))
+    if action == "replication":
+        names = [
+            name for name in facts if name.startswith(("role", "master_", "slave", "connected_s"))
+        ]
+    else:
+        names = [name for name in OVERVIEW if name in facts]
+    rows: list[tuple[str, str]] = [(name, facts[name]) for name in names]
+    rows += [(name, value) for name, value in facts.items() if re.fullmatch(r"db\d+", name)]
+    return answer(source, table(("", "value"), rows), {"facts": dict(rows)})
+
+
+async def _clients(source: Source, ask: Any) -> ToolResult:
+    clients = [
+        dict(word.partition("=")[::2] for word in line.split())
+        for line in str(await ask("CLIENT", "LIST")).splitlines()
+    ]
+    hosts = Counter(one.get("addr", "").rpartition(":")[0] for one in clients)
+    clients.sort(key=lambda one: -int(one.get("omem", 0)))
+    fields = ("addr", "name", "age", "idle", "cmd", "omem", "sub")
+    rows = [[one.get(name, "") for name in fields] for one in clients]
+    where = ", ".join(f"{host}: {count}" for host, count in hosts.most_common(10))
+    text = f"{len(clients)} clients ({where})\n{table(fields, rows, SHOWN)}"
+    return answer(source, text, {"clients": len(clients)})
+
+
+async def _slow(source: Source, ask: Any) -> ToolResult:
+    entries = await ask("SLOWLOG", "GET", "30")
+    rows = [
+        (stamp(one[1]), f"{one[2] / 1000:.1f}", shortened(" ".join(map(str, one[3])), 150))
+        for one in entries
+    ]
+    return answer(source, table(("time", "ms", "command"), rows) if rows else "nothing is slow")
+
+
+async def _sizes(source: Source, ask: Any) -> ToolResult:
+    cursor, seen = "0", 0
+    total: Counter[str] = Counter()
+    largest: list[tuple[int, str]] = []
+    while seen < SCANNED:
+        cursor, keys = await ask("SCAN", cursor, "COUNT", "200")
+        for one in keys:
+            taken = int(await ask("MEMORY", "USAGE", one) or 0)
+            total[re.split(r"[:/.{]|\d", one, maxsplit=1)[0] + "*"] += taken
+            largest.append((taken, one))
+        seen += len(keys)
+        if cursor == "0":
+            break
+    count = await ask("DBSIZE")
+    prefixes = [(name, size(taken)) for name, taken in total.most_common(SHOWN)]
+    keys_by_size = [(one, size(taken)) for taken, one in sorted(largest, reverse=True)[:SHOWN]]
+    text = (
+        f"{count} keys, {seen} looked at\n{table(('prefix', 'memory'), prefixes)}\n\n"
+        f"largest\n{table(('key', 'memory'), keys_by_size)}"
+    )
+    return answer(source, text, {"keys": count, "looked_at": seen})
+
+
+async def _key(source: Source, ask: Any, key: str) -> ToolResult:
+    if not key:
+        raise ToolError("`key` is empty", "action sizes lists some", "changed")
+    kind = await ask("TYPE", key)
+    if kind == "none":
+        return answer(source, "no such key", {"type": ""})
+    ttl, taken = await ask("TTL", key), await ask("MEMORY", "USAGE", key)
+    verb, *rest = READS.get(kind, ("TYPE",))
+    start = await ask(verb, key, *rest)
+    text = f"type {kind}, TTL {ttl} s, {size(taken or 0)}\n{shortened(str(start), 1000)}"
+    return answer(source, text, {"type": kind, "ttl": ttl})
+
+
+def info(text: str) -> Mapping[str, str]:
+    lines = (line.partition(":") for line in text.splitlines() if line[:1] not in ("#", ""))
+    return {name: value for name, _, value in lines}
+
+
+@asynccontextmanager
+async def _connected(source: Source) -> AsyncIterator[Any]:
+    """Asks one command after the other."""
+    source.check_reach()
+    settings = source.settings
+    found = re.fullmatch(r"(rediss?)://[^/]*?(?::(\d+))?(?:/(\d*))?", settings.url)
+    scheme, port, database = found.groups() if found else ("redis", None, None)
+    context = tls(settings.ca_file) if scheme == "rediss" else None
+    writer = None
+    try:
+        async with asyncio.timeout(settings.timeout_seconds):
+            reader, writer = await asyncio.open_connection(
+                host_of(settings.url), int(port or 6379), ssl=context
+            )
+
+            async def ask(*words: str) -> Any:
+                assert writer is not None
+                writer.write(encoded(*words))
+                await writer.drain()
+                return await reply(reader)
+
+            if settings.password:
+                user = (settings.user,) if settings.user else ()
+                await ask("AUTH", *user, source.secret(settings.password))
+            if database:
+                await ask("SELECT", database)
+            yield ask
+    except TimeoutError:
+        seconds = settings.timeout_seconds
+        raise ToolError(f"{source.label} took longer than {seconds:.0f} s", retry="same") from None
+    except (OSError, asyncio.IncompleteReadError) as error:
+        raise ToolError(f"cannot reach {source.label}: {error}", retry="same") from None
+    except _Refused as error:
+        raise ToolError(f"{source.label} answers: {error}", retry="changed") from None
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def encoded(*words: str) -> bytes:
+    parts = [f"*{len(words)}\r\n".encode()]
+    for word in words:
+        data = word.encode(errors="surrogateescape")
+        parts.append(b"$%d\r\n%b\r\n" % (len(data), data))
+    return b"".join(parts)
+
+
+async def reply(reader: asyncio.StreamReader) -> Any:
+    line = (await reader.readuntil(b"\r\n"))[:-2]
+    kind, rest = line[:1], line[1:].decode(errors="replace")
+    match kind:
+        case b"+":
+            return rest
+        case b"-":
+            raise _Refused(rest)
+        case b":":
+            return int(rest)
+        case b"$":
+            if rest == "-1":
+                return None
+            data = (await reader.readexactly(int(rest) + 2))[:-2]
+            return data.decode(errors="surrogateescape")
+        case b"*":
+            return [await reply(reader) for _ in range(max(0, int(rest)))]
+    raise _Refused(f"an answer that is not Redis's: {line[:40]!r}")
+
+
+async def changes(source: Source, span: Window) -> list[Change]:
+    """Restarts and the last save."""
+    async with _connected(source) as ask:
+        facts = info(await ask("INFO"))
+    started = source.clock() - float(facts.get("uptime_in_seconds", 0))
+    found = [Change(started, "the server started")]
+    if facts.get("rdb_last_bgsave_status") == "err":
+        found.append(Change(float(facts.get("rdb_last_save_time", 0)), "the last save that worked"))
+    return [one for one in found if span.start <= one.time <= span.end]
+
+
+async def verify(source: Source) -> str:
+    async with _connected(source) as ask:
+        facts = info(await ask("INFO"))
+    return f"answers; Redis {facts.get('redis_version', '?')}, {facts.get('role', '?')}"

@@ -1,0 +1,57 @@
+"""Statements whose results answer a question about a database, as data."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.tools.sources.connection import Source
+from hermes_agent.tools.sources.results import answer, table
+
+ROWS = 200
+"""How many rows of a statement are read."""
+
+
+class Rows(NamedTuple):
+    headers: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+class Report(NamedTuple):
+    title: str
+    statement: str
+
+
+Run = Callable[[str], Awaitable[Rows]]
+
+
+async def report(
+    source: Source, reports: Sequence[Report], run: Run, notes: Sequence[str] = ()
+) -> ToolResult:
+    """Each report as a table; one that cannot be made says why."""
+    parts, counts, missing = [], {}, list(notes)
+    for one in reports:
+        try:
+            found = await run(one.statement)
+        except ToolError as error:
+            missing.append(f"{one.title}: {error.message}")
+            continue
+        counts[one.title] = len(found.rows)
+        body = table(found.headers, found.rows) if found.rows else "nothing"
+        parts.append(f"{one.title}\n{body}")
+    return answer(source, "\n\n".join(parts), {"rows": counts}, missing)
+
+
+def rows_shown(source: Source, found: Rows, limit: int) -> ToolResult:
+    text = table(found.headers, found.rows, limit) if found.headers else "no rows"
+    more = f"only the first {ROWS} rows were read" if len(found.rows) >= ROWS else ""
+    return answer(source, text, {"rows": len(found.rows)}, (more,))
+
+
+def too_powerful(source: Source, why: str, grants: Sequence[str]) -> ToolError:
+    """Statements run only where the database itself makes sure that they only read."""
+    return ToolError(
+        f"{source.label}: statements need an account that can only read, and this one {why}",
+        f"the user can make one: {'; '.join(grants)}; other actions work with any account",
+        "never",
+    )

@@ -1,0 +1,78 @@
+"""Production sources as a person adds them, and as the agent reads them without asking."""
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from tests.support.cli import Hermes
+
+SCRIPT = """
+turns:
+  - when: what is down
+    replies:
+      - calls: [{tool: find_tools, with: {query: metrics}}]
+      - calls:
+          - tool: use_tool
+            with: {name: prometheus, arguments: {action: query, query: up == 0}}
+      - say: "The shop is down."
+"""
+ANSWER = {
+    "status": "success",
+    "data": {
+        "resultType": "vector",
+        "result": [{"metric": {"__name__": "up", "job": "shop"}, "value": [1, "0"]}],
+    },
+}
+
+
+class _Prometheus(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        allowed = self.headers["Authorization"] == "Bearer t0ken-of-the-shop"
+        body = json.dumps(ANSWER).encode() if allowed else b"who are you?"
+        self.send_response(200 if allowed else 401)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Prometheus)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_source_is_added_with_a_token_tested_and_removed(hermes: Hermes, url: str) -> None:
+    said = hermes.run("sources", "add", "prometheus", url, "--token", input="t0ken-of-the-shop\n")
+    assert "added prometheus: answers; 0 targets" in said.stdout
+    config = (hermes.home / "config.yaml").read_text()
+    assert "token: secret:PROMETHEUS_TOKEN" in config
+    assert "t0ken" not in config
+    assert [row["ok"] for row in hermes.json("sources", "test")] == [True]
+    assert "prometheus (prometheus): answers" in hermes.run("doctor").stdout
+    hermes.good("sources", "remove", "prometheus")
+    assert hermes.json("sources", "list") == []
+
+
+def test_a_source_that_refuses_is_told_with_the_way_out(hermes: Hermes, url: str) -> None:
+    said = hermes.good("sources", "add", "prometheus", url)
+    assert "refuses access (401)" in said
+    tried = hermes.run("sources", "test", "prometheus")
+    assert tried.returncode == 1
+    assert "check its token or password" in tried.stdout
+
+
+def test_the_agent_reads_a_source_without_asking(hermes: Hermes, url: str) -> None:
+    hermes.run("sources", "add", "prometheus", url, "--token", input="t0ken-of-the-shop\n")
+    (hermes.work / "mine.yaml").write_text(SCRIPT)
+    answer = hermes.json("ask", "what is down?", "--model", "scripted/./mine.yaml")
+    assert answer["text"] == "The shop is down."
+    messages = json.dumps(hermes.json("sessions", "show", answer["session"])["messages"])
+    assert "up{job=shop}" in messages
+    assert "t0ken" not in messages

@@ -1,0 +1,64 @@
+"""Checks in plain words, and the commands that they mean."""
+
+import pytest
+
+from hermes_agent.incidents.monitoring.wording import reading
+
+SAID = {
+    "the shop answers on https://shop.example within 2 seconds": (
+        "shop-answers", "curl -fsS -o /dev/null --max-time 2 https://shop.example",
+    ),
+    "http://10.0.0.7:8080/up answers within 500 ms": (
+        "10-0-0-7-answers", "curl -fsS -o /dev/null --max-time 0.5 http://10.0.0.7:8080/up",
+    ),
+    "disk / stays below 85%": (
+        "disk-root",
+        "df --output=pcent,avail,target / | awk '{print} NR==2 {ok = $1+0 < 85} END {exit !ok}'",
+    ),
+    "inodes of /srv stay below 70%": (
+        "inodes-srv",
+        "df --output=ipcent,target /srv | awk '{print} NR==2 {ok = $1+0 < 70} END {exit !ok}'",
+    ),
+    "The certificate of shop.example:443 is valid for 14 days.": (
+        "certificate-shop-example-443",
+        ("openssl s_client -connect shop.example:443 -servername shop.example </dev/null"
+        " | openssl x509 -noout -subject -enddate -checkend 1209600"),
+    ),
+    "certificate in /etc/a b.pem is valid for 2 weeks": None,
+    "container redis is up": (
+        "container-redis", "docker ps --all --filter 'name=^/redis$' --format '{{.Status}}'",
+    ),
+    "port 5432 answers": ("port-5432", "ss -Hltn 'sport = :5432' | grep ."),
+    "port 5432 on db.example answers": ("port-5432-db-example", "nc -z -w 5 db.example 5432"),
+    "the backup in /var/backups is younger than 26 hours": (
+        "backup-var-backups", "find /var/backups -type f -mmin -1560 -print -quit | grep .",
+    ),
+    "no pod in namespace shop is crash looping": (
+        "shop-crashloopbackoff", "kubectl get pods -n shop --no-headers --request-timeout=10s",
+    ),
+    "no pod is crash-looping": (
+        "kubernetes-crashloopbackoff", "kubectl get pods -A --no-headers --request-timeout=10s",
+    ),
+    "the queue table has fewer than 1000 rows": (
+        "rows-queue", "psql -XtA -c 'select count(*) < 1000, count(*) from queue'",
+    ),
+    "table jobs in /srv/app.db has less than 5 rows": (
+        "rows-jobs", "sqlite3 -readonly /srv/app.db 'select count(*) < 5, count(*) from jobs'",
+    ),
+    "nginx is running": ("nginx", "pgrep -x nginx"),
+    "the frobnicator hums": None,
+    "the shop answers on https://shop.example within 2 fortnights": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", SAID)
+def test_plain_words_mean_a_command_or_nothing(words: str) -> None:
+    found, meant = reading(words), SAID[words]
+    assert (found and (found.proposed.name, found.proposed.run)) == meant
+
+
+def test_words_cannot_smuggle_in_a_command() -> None:
+    for words in ("disk /$(reboot) stays below 85%", "the shop answers on http://a/;reboot"):
+        found = reading(words)
+        assert found is not None
+        assert "'/$(reboot)'" in found.proposed.run or "'http://a/;reboot'" in found.proposed.run

@@ -1,0 +1,249 @@
+"""PostgreSQL, MariaDB and Redis, each for real: what is slow, blocked, large, and what cannot be
+changed from here."""
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import psycopg
+import pymysql
+import pytest
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.settings.sources import SourceSettings
+from hermes_agent.tools.sources.changes import what_changed
+from hermes_agent.tools.sources.connection import configured
+from hermes_agent.tools.sources.databases import mysql as mysql_source
+from hermes_agent.tools.sources.databases import postgresql as postgresql_source
+from hermes_agent.tools.sources.databases.mysql import mysql
+from hermes_agent.tools.sources.databases.postgresql import postgresql
+from hermes_agent.tools.sources.databases.redis import redis
+from tests.support.sources import Observer, free_port, server
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
+        return True
+    return False
+
+
+@contextmanager
+def _folder(user: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Servers refuse to run as root: then they run as their own user, in a folder of theirs that is
+    not below one of pytest's, which only its owner may enter."""
+    with TemporaryDirectory(prefix="hermes-database-") as name:
+        if os.geteuid() == 0:
+            shutil.chown(name, user)
+            yield Path(name), {"user": user}
+        else:
+            yield Path(name), {}
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    with _folder("postgres") as (folder, how):
+        yield from _postgres(folder, how)
+
+
+def _postgres(folder: Path, how: dict[str, Any]) -> Iterator[str]:
+    port = free_port()
+    binaries = max(Path("/usr/lib/postgresql").iterdir()) / "bin"
+    make = [binaries / "initdb", "-D", folder / "data", "-A", "trust", "-U", "owner", "-N"]
+    subprocess.run(make, check=True, capture_output=True, cwd=folder, **how)
+    command = [
+        str(binaries / "postgres"), "-D", str(folder / "data"), "-p", str(port), "-c", "fsync=off",
+        "-c", "listen_addresses=127.0.0.1", "-k", str(folder),
+    ]  # fmt: skip
+    url = f"postgresql://127.0.0.1:{port}/postgres"
+    ready = [binaries / "pg_isready", "-q", "-d", url]
+    with server(folder, command, lambda: subprocess.run(ready).returncode == 0, **how):
+        with psycopg.connect(url, user="owner", autocommit=True) as owner:
+            owner.execute("create table orders (id int primary key, note text)")
+            owner.execute("insert into orders select n, 'x' from generate_series(1, 300) n")
+            owner.execute("create role looker login")
+            owner.execute("grant pg_monitor, pg_read_all_data to looker")
+        yield url
+
+
+@pytest.fixture
+def orders(observer: Observer, postgres: str) -> Observer:
+    observer.sources["db"] = SourceSettings(kind="postgresql", url=postgres, user="looker")
+    return observer
+
+
+async def test_postgresql_shows_who_blocks_whom(orders: Observer, postgres: str) -> None:
+    with psycopg.connect(postgres, user="owner") as first:
+        first.execute("update orders set note = 'first' where id = 1")
+        update = "update orders set note = 'second' where id = 1"
+        waiting = await asyncio.create_subprocess_exec(
+            "psql", postgres, "-U", "owner", "-c", update, stdout=subprocess.DEVNULL
+        )
+        blocked = None
+        while blocked is None:
+            result = await orders.call(postgresql, action="locks")
+            blocked = result.data["rows"].get("who waits, and for whom") or None
+        assert "set note = 'second'" in result.text
+        assert "who blocks" in result.text
+        assert "idle in transaction" in result.text
+        overview = await orders.call(postgresql, action="overview")
+        assert "PostgreSQL" in overview.text
+        first.rollback()
+    assert await waiting.wait() == 0
+
+
+async def test_postgresql_shows_sizes_and_what_no_index_helps(orders: Observer) -> None:
+    result = await orders.call(postgresql, action="sizes")
+    assert "public.orders" in result.text
+    slow = await orders.call(postgresql, action="slow")
+    assert "statements by total time: PostgreSQL answers: relation" in slow.text
+    assert "[" in slow.text
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "delete from orders",
+        "create table t ()",
+        "select 1; delete from orders",
+        "commit; delete from orders",
+        "copy orders to program 'touch /tmp/x'",
+        "select pg_reload_conf()",
+    ],
+)
+async def test_a_statement_changes_nothing_in_postgresql(orders: Observer, statement: str) -> None:
+    with pytest.raises(ToolError, match="PostgreSQL answers"):
+        await orders.call(postgresql, action="query", query=statement)
+
+
+async def test_a_statement_that_reads_is_a_table(orders: Observer) -> None:
+    result = await orders.call(
+        postgresql, action="query", query="select id, note from orders order by id", limit=3
+    )
+    assert "2   x" in result.text
+    assert "only the first 200 rows were read" in result.text
+
+
+async def test_statements_need_an_account_that_can_only_read(
+    observer: Observer, postgres: str
+) -> None:
+    observer.sources["db"] = SourceSettings(kind="postgresql", url=postgres, user="owner")
+    with pytest.raises(ToolError, match="is a superuser") as caught:
+        await observer.call(postgresql, action="query", query="select 1")
+    assert "grant pg_monitor" in caught.value.hint
+    [source] = configured(observer.context(), ["postgresql"])
+    assert "the account is a superuser" in await postgresql_source.verify(source)
+
+
+async def test_a_started_server_is_a_change(orders: Observer) -> None:
+    result = await orders.call(what_changed, around="now", minutes=10)
+    assert "db: the server started" in result.text
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    folder, port = tmp_path_factory.mktemp("redis"), free_port()
+    command = [
+        "redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "",
+        "--requirepass", "open-sesame", "--slowlog-log-slower-than", "0",
+    ]  # fmt: skip
+    with server(folder, command, lambda: _listens(port)):
+        yield port
+
+
+@pytest.fixture
+def keys(observer: Observer, cache: int) -> Observer:
+    secret = SourceSettings(
+        kind="redis", url=f"redis://127.0.0.1:{cache}", password="secret:REDIS_PASSWORD"
+    )
+    observer.sources["cache"] = secret
+    observer.secrets = {"REDIS_PASSWORD": "open-sesame"}
+    cli = ["redis-cli", "-p", str(cache), "-a", "open-sesame"]
+    for words in (["SET", "cart:1", "apples"], ["LPUSH", "queue:mail", "a", "b"]):
+        subprocess.run([*cli, *words], check=True, capture_output=True)
+    return observer
+
+
+async def test_redis_shows_memory_clients_and_its_slow_log(keys: Observer) -> None:
+    overview = await keys.call(redis, action="overview")
+    assert overview.data["facts"]["role"] == "master"
+    assert "1 clients" in (await keys.call(redis, action="activity")).text
+    slow = await keys.call(redis, action="slow")
+    assert "LPUSH queue:mail" in slow.text
+    assert "open-sesame" not in slow.text
+
+
+async def test_redis_shows_what_takes_the_memory(keys: Observer) -> None:
+    sizes = await keys.call(redis, action="sizes")
+    assert sizes.data == {"source": "cache", "keys": 2, "looked_at": 2}
+    assert "cart*" in sizes.text
+    one = await keys.call(redis, action="key", key="queue:mail")
+    assert (one.data["type"], one.data["ttl"]) == ("list", -1)
+    assert "'b', 'a'" in one.text
+
+
+async def test_redis_says_why_it_refuses(keys: Observer) -> None:
+    keys.secrets = {"REDIS_PASSWORD": "wrong"}
+    with pytest.raises(ToolError, match="WRONGPASS"):
+        await keys.call(redis, action="overview")
+
+
+@pytest.fixture(scope="module")
+def mariadb() -> Iterator[str]:
+    with _folder("mysql") as (folder, how):
+        yield from _mariadb(folder, how)
+
+
+def _mariadb(folder: Path, how: dict[str, Any]) -> Iterator[str]:
+    port = free_port()
+    data = f"--datadir={folder / 'data'}"
+    make = ["mariadb-install-db", "--no-defaults", data, "--auth-root-authentication-method=normal"]
+    subprocess.run(make, check=True, capture_output=True, cwd=folder, **how)
+    command = [
+        "/usr/sbin/mariadbd", "--no-defaults", data, f"--port={port}", "--bind-address=127.0.0.1",
+        f"--socket={folder / 's'}",
+    ]  # fmt: skip
+    with server(folder, command, lambda: _listens(port), **how):
+        with closing(pymysql.connect(host="127.0.0.1", port=port, user="root")) as owner:
+            with owner.cursor() as cursor:
+                cursor.execute("create database shop")
+                cursor.execute("create table shop.orders (id int primary key) engine=innodb")
+                cursor.execute("insert into shop.orders values (1), (2)")
+                cursor.execute("create user looker@localhost identified by 'sesame'")
+                cursor.execute(
+                    "grant select, process, replication client on *.* to looker@localhost"
+                )
+            owner.commit()
+        yield f"mysql://127.0.0.1:{port}/shop"
+
+
+@pytest.mark.slow
+async def test_mariadb_shows_locks_and_runs_only_what_reads(
+    observer: Observer, mariadb: str
+) -> None:
+    observer.sources["db"] = SourceSettings(
+        kind="mysql", url=mariadb, user="looker", password="secret:DB_PASSWORD"
+    )
+    observer.secrets = {"DB_PASSWORD": "sesame"}
+    assert "shop.orders" in (await observer.call(mysql, action="sizes")).text
+    assert "Threads_connected" in (await observer.call(mysql, action="overview")).text
+    found = await observer.call(mysql, action="query", query="select count(*) as n from orders")
+    assert "n\n2" in found.text
+    for statement in ("delete from orders", "set global read_only = 1", "kill 1"):
+        with pytest.raises(ToolError, match="not a statement that reads"):
+            await observer.call(mysql, action="query", query=statement)
+    with pytest.raises(ToolError):
+        await observer.call(mysql, action="query", query="select 1; drop table orders")
+    changed = await observer.call(what_changed, around="now", minutes=10)
+    assert "db: table shop.orders was created or altered" in changed.text
+    observer.sources["db"] = SourceSettings(kind="mysql", url=mariadb, user="root")
+    with pytest.raises(ToolError, match="ALL PRIVILEGES"):
+        await observer.call(mysql, action="query", query="select 1")
+    [source] = configured(observer.context(), ["mysql"])
+    assert "MariaDB" in await mysql_source.verify(source)
