@@ -1,6 +1,7 @@
 """Answers of real servers, recorded once and given again over loopback."""
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -45,7 +46,7 @@ def of_file(path: Path) -> Recorded:
 
 
 @contextmanager
-def answering(respond: Respond) -> Iterator[str]:
+def answering(respond: Respond, tls: ssl.SSLContext | None = None) -> Iterator[str]:
     """A server on loopback; its address."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -73,10 +74,12 @@ def answering(respond: Respond) -> Iterator[str]:
         def log_message(self, *_: Any) -> None: ...
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         server.server_close()

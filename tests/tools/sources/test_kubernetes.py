@@ -3,15 +3,23 @@ for the quick tests, and fresh for the slow ones."""
 
 import json
 import shlex
+import ssl
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceSettings
@@ -262,3 +270,49 @@ def test_the_address_of_a_context_is_known_without_a_login(tmp_path: Path) -> No
     with pytest.raises(ToolError, match="no context 'test'") as caught:
         server(path, "test", {})
     assert "there are: shop" in caught.value.hint
+
+
+def own_certificate() -> tuple[bytes, bytes]:
+    """A certificate of 127.0.0.1 that signs itself, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "shop")])
+    day, now = timedelta(days=1), datetime.now(UTC)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, now - day, now + day)
+        .add_extension(address, False)
+        .add_extension(x509.BasicConstraints(True, None), True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
+        .sign(key, hashes.SHA256())
+    )
+    form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return made.public_bytes(Encoding.PEM), key.private_bytes(*form)
+
+
+async def test_a_certificate_of_the_kubeconfig_is_a_login(
+    observer: Observer, tmp_path: Path
+) -> None:
+    certificate, key = own_certificate()
+    for name, data in (("certificate", certificate), ("key", key)):
+        (tmp_path / name).write_bytes(data)
+    wanted = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=tmp_path / "certificate")
+    wanted.load_cert_chain(tmp_path / "certificate", tmp_path / "key")
+    wanted.verify_mode = ssl.CERT_REQUIRED
+    encoded = {"client-certificate-data": b64encode(certificate).decode(), "client-key": "key"}
+    wire = {
+        "GET /version": [200, {"gitVersion": "v1.34.1"}],
+        "GET /api/v1/nodes?limit=500": [403, ""],
+    }
+    with answering(replay(wire), wanted) as url:
+        source = kubeconfig(tmp_path, url, encoded)
+        path = Path(source.kubeconfig)
+        config = yaml.safe_load(path.read_text())
+        config["clusters"][0]["cluster"]["certificate-authority"] = "certificate"
+        path.write_text(yaml.safe_dump(config))
+        observer.sources["prod"] = source
+        [found] = configured(observer.context(), ["kubernetes"])
+        assert await verify(found) == "answers; Kubernetes v1.34.1; it may not list nodes"
+        del config["users"][0]["user"]["client-key"]
+        path.write_text(yaml.safe_dump(config))
+        with pytest.raises(ToolError, match="cannot reach"):
+            await verify(found)

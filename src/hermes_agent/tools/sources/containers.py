@@ -305,6 +305,7 @@ async def changes(source: Source, span: Window) -> list[Change]:
         elif one["Action"] not in QUIET:
             at, what = _event(one)
             by_kill = one["Action"] == "die" and one["Actor"]["ID"] in killed
+            killed.discard(one["Actor"]["ID"])
             found.append(Change(at, f"{what}, by a signal from outside" if by_kill else what))
     return found
 
