@@ -111,6 +111,12 @@ async def test_no_tool_runs_when_the_gate_does_not_allow_it(tmp_path: Path, acti
         "transcribe": {"path": "seen"},
         "read_feed": {"url": "https://example.com/feed"},
         "calendar": {"url": "https://example.com/team.ics"},
+        "alertmanager": {"action": "alerts"},
+        "silence_alerts": {"action": "create", "matchers": ["a=b"], "comment": "made"},
+        "journal": {"action": "lines"},
+        "log_files": {"action": "lines", "path": "seen"},
+        "loki": {"action": "labels"},
+        "opensearch": {"action": "fields"},
     }
     # What must come before is another question.
     tools = [replace(tool, function=tool._bare, after=()) for tool in load_tools()]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.core.errors import UsageError
-from hermes_agent.incidents.alerts.formats import READERS, severity_of, signals_of
+from hermes_agent.incidents.alerts.formats import READERS, severity_in, signals_of
 
 ALERTMANAGER: dict[str, Any] = {
     "version": "4",
@@ -238,6 +238,23 @@ def test_bytes_that_mean_nothing_are_refused(body: bytes) -> None:
         assert found == []
 
 
-def test_severities_of_others_are_understood() -> None:
-    words = ("CRITICAL", "page", "warning", "info", "P0", "unheard of", "")
-    assert [severity_of(word) for word in words] == ["P1", "P1", "P2", "P3", "P0", "P2", "P2"]
+@pytest.mark.parametrize(
+    ("labels", "usual", "vital"),
+    [
+        ({"severity": "critical"}, "P1", "P0"),
+        ({"severity": "Page"}, "P1", "P0"),
+        ({"severity": "error"}, "P1", "P1"),
+        ({"severity": "warning"}, "P2", "P2"),
+        ({"severity": "info"}, "P3", "P3"),
+        ({"severity": "P0"}, "P0", "P0"),
+        ({"severity": "SEV-1"}, "P1", "P1"),
+        ({"severity": "unheard of", "priority": "high"}, "P1", "P1"),
+        ({"urgency": "low"}, "P3", "P3"),
+        ({"severity": "unheard of"}, None, None),
+        ({}, None, None),
+    ],
+)
+def test_severities_of_others_are_understood(
+    labels: dict[str, str], usual: str | None, vital: str | None
+) -> None:
+    assert (severity_in(labels), severity_in(labels, vital=True)) == (usual, vital)

@@ -1,9 +1,6 @@
 """A real Alertmanager, and what it really posts."""
 
 import json
-import subprocess
-import time
-import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,11 +10,10 @@ from threading import Thread
 from typing import Any
 
 import pytest
-import yaml
 
 from hermes_agent.core.incidents import Signal
 from hermes_agent.incidents.alerts.formats import signals_of
-from tests.support.cluster import free_ports
+from tests.support.alertmanager import alertmanager, raise_alerts
 from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.slow
@@ -46,37 +42,9 @@ def posted() -> Iterator[tuple[str, "Queue[bytes]"]]:
 
 
 @pytest.fixture
-def alertmanager(tmp_path: Path, posted: tuple[str, "Queue[bytes]"]) -> Iterator[str]:
-    route = {"receiver": "hermes", "group_wait": "0s", "group_interval": "1s",
-             "group_by": ["alertname"]}  # fmt: skip
-    hook = {"url": posted[0], "max_alerts": 2}
-    wanted = {"route": route, "receivers": [{"name": "hermes", "webhook_configs": [hook]}]}
-    (tmp_path / "config.yml").write_text(yaml.safe_dump(wanted))
-    (port,) = free_ports(1)
-    server = subprocess.Popen(
-        ["prometheus-alertmanager", f"--config.file={tmp_path}/config.yml",
-         f"--storage.path={tmp_path}/data", f"--web.listen-address=127.0.0.1:{port}",
-         "--cluster.listen-address="],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    yield f"http://127.0.0.1:{port}/api/v2"
-    server.terminate()
-    server.wait()
-
-
-def raise_alerts(api: str, alerts: list[dict[str, Any]]) -> None:
-    """Said again until the server is up."""
-    request = urllib.request.Request(
-        f"{api}/alerts", json.dumps(alerts).encode(), {"Content-Type": "application/json"}
-    )
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            urllib.request.urlopen(request, timeout=10).close()
-            return
-        except OSError:
-            assert time.monotonic() < deadline, "Alertmanager does not start"
-            time.sleep(0.1)
+def api(tmp_path: Path, posted: tuple[str, "Queue[bytes]"]) -> Iterator[str]:
+    with alertmanager(tmp_path, posted[0], max_alerts=2) as address:
+        yield address
 
 
 def next_of(messages: "Queue[bytes]", **wanted: Any) -> list[Signal]:
@@ -90,7 +58,7 @@ def next_of(messages: "Queue[bytes]", **wanted: Any) -> list[Signal]:
 
 
 def test_what_alertmanager_posts_becomes_signals(
-    alertmanager: str, posted: tuple[str, "Queue[bytes]"]
+    api: str, posted: tuple[str, "Queue[bytes]"]
 ) -> None:
     down = {
         "labels": {"alertname": "InstanceDown", "instance": "web-1:9100", "severity": "critical",
@@ -98,16 +66,16 @@ def test_what_alertmanager_posts_becomes_signals(
         "annotations": {"summary": "web-1 is down", "runbook_url": "https://wiki/down"},
         "generatorURL": "http://prometheus:9090/graph",
     }  # fmt: skip
-    raise_alerts(alertmanager, [down])
+    raise_alerts(api, [down])
     (first,) = next_of(posted[1], alertname="InstanceDown", status="firing")
     assert (first.title, first.service, first.severity) == ("web-1 is down", "shop", "P1")
     assert first.firing
     for part in ("since 20", "runbook: https://wiki/down", "http://prometheus:9090/graph"):
         assert part in first.detail
-    raise_alerts(alertmanager, [{**down, "endsAt": datetime.now(UTC).isoformat()}])
+    raise_alerts(api, [{**down, "endsAt": datetime.now(UTC).isoformat()}])
     (over,) = next_of(posted[1], alertname="InstanceDown", status="resolved")
     assert (over.fingerprint, over.firing) == (first.fingerprint, False)
     many = [{"labels": {"alertname": "Slow", "instance": f"db-{n}"}} for n in range(3)]
-    raise_alerts(alertmanager, many)
+    raise_alerts(api, many)
     some = next_of(posted[1], alertname="Slow", truncatedAlerts=1)
     assert [one.detail.splitlines()[-1] for one in some] == ["1 more were left out"] * 2

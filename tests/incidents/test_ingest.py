@@ -23,10 +23,12 @@ async def test_a_new_incident_is_told_on_every_channel_in_the_same_breath(tmp_pa
             ("declared", 1, "terminal"), ("declared", 1, "log"), ("declared", 1, "webhook")
         ]  # fmt: skip
         assert notices[0].text.splitlines() == [
-            "declared: inc-1 P2 web does not answer",
-            "  service: web",
-            "  owner: ann",
+            "P2 DECLARED: web does not answer, since Mon 13:46 UTC [inc-1]",
             "  seen: exit 7",
+            "  source: check",
+            "  check: none yet; Hermes looks for one",
+            "  next: Hermes investigates, and reports each minute",
+            "  owner: ann",
         ]
 
 
@@ -36,7 +38,7 @@ async def test_practice_is_told_to_nobody_outside(tmp_path: Path) -> None:
         await here.raise_signal(replace(WEB, source="drill", terminal="drill-1"))
         notices = await here.store.notices()
         assert [one.channel for one in notices] == ["terminal", "log"]
-        assert notices[0].text.startswith("declared: drill: inc-1")
+        assert notices[0].text.startswith("drill: P2 DECLARED: web")
 
 
 async def test_secrets_and_unseen_letters_are_not_kept(tmp_path: Path) -> None:
@@ -97,7 +99,7 @@ async def test_what_people_took_over_is_resolved_when_it_ceases(tmp_path: Path) 
         assert (ended.state, ended.seconds) == ("resolved", 90.0)
         told = [one for one in await here.store.notices() if one.kind == "resolved"]
         assert [one.channel for one in told] == ["terminal", "log"]
-        assert "recovered after: 1 min 30 s" in told[0].text
+        assert "RESOLVED after 1 min 30 s: " in told[0].text
         assert "earlier guess: web: disk-full (a file system without room)" in told[0].text
 
 

@@ -60,13 +60,10 @@ async def test_what_is_due_is_sent_once(tmp_path: Path) -> None:
         await here.raise_signal(WEB)
         for _ in range(3):
             await notices.send_due()
-        assert [one.text.splitlines()[0] for one in told] == [
-            "declared: inc-1 P2 web does not answer"
-        ]
-        lines = (tmp_path / "notices.log").read_text().splitlines()
-        assert lines == [
-            "[inc-1/declared/1] declared: inc-1 P2 web does not answer |   service: web"
-        ]
+        head = "P2 DECLARED: web does not answer, since Mon 13:46 UTC [inc-1]"
+        assert [one.text.splitlines()[0] for one in told] == [head]
+        (line,) = (tmp_path / "notices.log").read_text().splitlines()
+        assert line.startswith(f"[inc-1/declared/1] {head} |   source: check | ")
         assert all(one.sent is not None for one in await here.store.notices())
 
 
@@ -213,8 +210,8 @@ async def test_progress_is_told_once_a_minute_while_it_is_open(tmp_path: Path) -
             (1, "log"), (2, "log"), (12, "log")
         ]  # fmt: skip
         assert told[0].text.splitlines() == [
-            "progress: inc-1 P2 web does not answer",
-            "  state: investigating for 1 min 0 s",
+            "P2 ONGOING for 1 min 0 s: web does not answer [inc-1]",
+            "  state: investigating",
             "  last: the disk is full",
             "  likely cause: the disk is full (70%)",
             "  signals: 1",
@@ -266,7 +263,20 @@ def test_every_notice_says_what_it_is_about() -> None:
         "inc-3", "shop is slow", "P1", "escalated", "grafana", "f", "shop", "ann", opened=0.0,
         ended=3_700.0, diagnosis=Diagnosis("db", "slow-dependency", "query 7", "a " * 300),
     )  # fmt: skip
-    assert "recovered after: 1 h 1 min" in notifications.resolved_text(incident)
+    heads = {
+        "P1 DECLARED: shop is slow, since Sun 09:12 UTC [inc-3]": notifications.declared_text(
+            incident, Signal("grafana", "f", "shop is slow", since=1_794_733_953.0)
+        ),
+        "P1 RESOLVED after 1 h 1 min: shop is slow [inc-3]": notifications.resolved_text(incident),
+        "P1 NEEDS A PERSON: shop is slow, since Thu 00:00 UTC [inc-3]": (
+            notifications.escalated_text(replace(incident, opened=86_400 * 7), "more disks")
+        ),
+        "P1 CLOSED: shop is slow [inc-3]": notifications.closed_text(incident, "planned"),
+        "drill: P3 RESOLVED: t (db) [inc-4]": notifications.resolved_text(
+            Incident("inc-4", "t", "P3", "resolved", "drill", "f", "db")
+        ),
+    }
+    assert list(heads) == [text.splitlines()[0] for text in heads.values()]
     assert "needed: more disks" in notifications.escalated_text(incident, "more disks")
     assert "likely cause: db: slow-dependency" in notifications.escalated_text(incident)
     assert "cause: " not in notifications.ceased_text(incident)

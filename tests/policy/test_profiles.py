@@ -125,6 +125,15 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("send_message", {"text": "x", "target": "here"}, "allow allow allow allow"),
     ("send_message", {"text": "x", "target": "telegram:1"}, "ask ask deny allow"),
     ("send_message", {"target": "here", "files": ["/etc/shadow"]}, "deny deny deny deny"),
+    ("what_changed", {"around": "now"}, "allow allow allow allow"),
+    ("prometheus", {"action": "alerts"}, "allow allow allow allow"),
+    ("alertmanager", {"action": "alerts"}, "allow allow allow allow"),
+    ("silence_alerts", {"action": "create"}, "ask ask deny allow"),
+    ("journal", {"action": "units"}, "allow allow allow allow"),
+    ("loki", {"action": "labels"}, "allow allow allow allow"),
+    ("opensearch", {"action": "fields"}, "allow allow allow allow"),
+    ("log_files", {"action": "tail", "path": "a.txt"}, "allow allow allow allow"),
+    ("log_files", {"action": "tail", "path": ["a.txt", "/etc/shadow"]}, "deny deny deny deny"),
 ]
 
 

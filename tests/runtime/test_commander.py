@@ -69,9 +69,9 @@ async def test_an_incident_is_investigated_mended_verified_reported_and_learned_
         assert await h.keys() == ["brief", "aftermath"]
         record = await h.runtime.context.store.knowledge.skill("service-crash-web")
         assert record.state == "candidate"
-        assert [one.text for one in await h.runtime.context.store.knowledge.notes()] == [
-            "web fills its disk on Mondays"
-        ]
+        ours, theirs = await h.runtime.context.store.knowledge.notes()
+        assert (ours.by, theirs.text) == ("runtime", "web fills its disk on Mondays")
+        assert f"Fixed by `touch {h.work}/web.up`" in ours.text
         await _report_is_whole(h)
         hits = await h.get("/v1/recall", query="disk full web", kind="incident")
         assert [hit["ref"] for hit in hits] == ["inc-1"]

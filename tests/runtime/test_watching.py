@@ -170,7 +170,7 @@ async def test_whoever_listens_hears_of_it(tmp_path: Path) -> None:
             write(tmp_path, "{name: web, run: 'false', after: 1}")
             text = ""
             async with asyncio.timeout(PATIENCE):
-                while "declared:" not in text:
+                while "DECLARED:" not in text:
                     heard = await listener.next()
                     assert heard is not None
                     text = heard.event.text if isinstance(heard.event, ev.NoticeIssued) else ""
@@ -522,7 +522,7 @@ async def test_the_team_hears_of_it_by_the_gateway_once(tmp_path: Path) -> None:
         (delivery,) = await ledger.deliveries(key="incident/")
         assert delivery.outgoing.chat == Chat("ntfy", "ops")
         assert delivery.outgoing.kind == "notice"
-        assert delivery.outgoing.text.startswith("declared: inc-1 P2 shop is down")
+        assert delivery.outgoing.text.startswith("P2 DECLARED: shop is down, ")
         errors = [
             one.error for one in await here.runtime.context.store.incidents.notices() if one.error
         ]

@@ -3,7 +3,7 @@ commander by what it says."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from tests.support.runtime_fixture import until
 from tests.support.subagents import Line, call
 
 BEGIN, NOT_OVER, OVER = "How to go about it", "The incident is not over", "The incident is over"
+KNOWN = "Do this before step 1 below"
 SAW = "web: cannot open items.db: No space left on device"
 
 RUNBOOK = """\
@@ -39,8 +40,15 @@ verify:
 
 
 def script(folder: Path, **turns: list[Line]) -> str:
-    """`begin`, `not_over`, `over`: what is replied to the commander's messages."""
-    words = {"begin": BEGIN, "not_over": NOT_OVER, "over": OVER, "child": "child of"}
+    """`begin`, `not_over`, `over`: what is replied to the commander's messages; `known`, before
+    `begin`, to one that names a known fix."""
+    words = {
+        "known": KNOWN,
+        "begin": BEGIN,
+        "not_over": NOT_OVER,
+        "over": OVER,
+        "child": "child of",
+    }
     entries = [{"when": words[name], "replies": replies} for name, replies in turns.items()]
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "responder.json"
@@ -168,13 +176,20 @@ async def _hurried(seconds: float) -> None:
 
 @asynccontextmanager
 async def response(
-    folder: Path, *, quick: bool = True, **turns: list[Line]
+    folder: Path,
+    *,
+    quick: bool = True,
+    clock: Callable[[], float] | None = None,
+    more: Mapping[str, Any] | None = None,
+    **turns: list[Line],
 ) -> AsyncIterator[Response]:
-    """`{work}` in what a model says is the folder of its services."""
+    """`{work}` in what a model says is the folder of its services; `more` are other options of the
+    runtime."""
     work = str(folder / "work")
     text = json.dumps(turns).replace("{work}", work)
     model = script(folder, **json.loads(text))
-    async with open_learning(folder, model=model, policy="sandbox") as h:
+    given = {"model": model, "policy": "sandbox", **(more or {})}
+    async with open_learning(folder, clock=clock, **given) as h:
         if quick:
             h.runtime.incidents.backend = QuickBackend(h.runtime.incidents)
         yield Response(h.folder, h.runtime)

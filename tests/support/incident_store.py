@@ -13,6 +13,7 @@ from hermes_agent.core.incidents import (
     Signal,
 )
 from hermes_agent.incidents.alerts.ingest import Intake
+from hermes_agent.incidents.monitoring.config import Watched
 from hermes_agent.incidents.notifications import notices_for
 from hermes_agent.store.incidents.store import IncidentStore
 from hermes_agent.store.store import Store
@@ -26,6 +27,7 @@ class Post:
         self.store: IncidentStore = store.incidents
         self.clock = clock
         self.services: tuple[MonitoredService, ...] = ()
+        self.checks: tuple[Watched, ...] = ()
         self.woken = 0
         self.secret = "hunter2-hunter2"
         self.webhook = ""
@@ -33,6 +35,7 @@ class Post:
             self.store,
             window=lambda: 300.0,
             topology=self._topology,
+            checks=self._checks,
             notices=self.notices,
             redact=lambda text: text.replace(self.secret, "[secret]"),
             wake=self._wake,
@@ -41,6 +44,9 @@ class Post:
 
     async def _topology(self, _terminal: str) -> Sequence[MonitoredService]:
         return self.services
+
+    async def _checks(self) -> Sequence[Watched]:
+        return self.checks
 
     def _wake(self) -> None:
         self.woken += 1

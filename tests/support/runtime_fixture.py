@@ -12,6 +12,7 @@ from hermes_agent.core.records import Session, SessionMessage
 from hermes_agent.core.settings.root import BudgetSettings, ModelSettings, Settings, UseSettings
 from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.runtime import Runtime
+from hermes_agent.runtime.services import ServiceFactory
 from tests.support.patience import PATIENCE, pauses
 
 
@@ -82,6 +83,7 @@ async def open_runtime(
     clock: Callable[[], float] | None = None,
     ticks: Callable[[], float] | None = None,
     tools: Sequence[Tool] | None = None,
+    services: Sequence[ServiceFactory] = (),
     **more: Any,
 ) -> AsyncIterator[RuntimeFixture]:
     """`more` are other parts of the settings."""
@@ -93,7 +95,9 @@ async def open_runtime(
     )
     options: dict[str, Any] = {"clock": clock} if clock else {}
     options |= {"ticks": ticks} if ticks else {}
-    runtime = Runtime(folder / "home", {}, settings=settings, tools=tools, **options)
+    runtime = Runtime(
+        folder / "home", {}, settings=settings, tools=tools, services=services, **options
+    )
     await runtime.start()
     try:
         yield RuntimeFixture(folder, runtime)

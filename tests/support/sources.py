@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from hermes_agent.core.effects import Permit
+from hermes_agent.core.protocols import Terminal
 from hermes_agent.core.settings.root import Settings
 from hermes_agent.core.settings.sources import SourceSettings
 from hermes_agent.core.tool_results import ToolResult
@@ -69,13 +70,17 @@ class Observer:
     sources: dict[str, SourceSettings] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     now: Callable[[], float] = time.time
+    terminal: Terminal | None = None
+    """Instead of the one here."""
 
     def context(self) -> ToolContext:
         def allowed(_host: str, _address: str, _public: bool) -> bool:
             return True
 
+        here = self.here.context("call")
         return msgspec.structs.replace(
-            self.here.context("call"),
+            here,
+            terminal=self.terminal or here.terminal,
             http=lambda **options: guarded_client(allowed, **options),
             reach=allowed,
             clock=self.now,

@@ -98,3 +98,53 @@ def _remove(group: Path) -> None:
             except OSError:
                 assert time.monotonic() < deadline, f"{one} stays busy"
                 time.sleep(0.05)
+
+
+JOURNAL = """
+mount --make-rprivate / && mount -t tmpfs tmpfs /run
+mkdir -p /run/log/journal /run/systemd/journal /run/systemd/journald.conf.d
+printf '[Journal]\\nReadKMsg=no\\n' >/run/systemd/journald.conf.d/no-kernel.conf
+exec /lib/systemd/systemd-journald
+"""
+
+
+class Machine:
+    """A mount namespace with a journal of its own."""
+
+    def __init__(self, pid: int) -> None:
+        self.enter = ["nsenter", "--target", str(pid), "--mount"]
+
+    def run(self, *words: str | Path) -> str:
+        done = subprocess.run([*self.enter, *words], check=True, stdout=subprocess.PIPE, text=True)
+        return done.stdout
+
+    def log(self, name: str, priority: str, text: str) -> None:
+        """Write to the journal, and wait until it is there."""
+        written = ("journalctl", "--quiet", "--output=cat", f"--identifier={name}")
+        before = self.run(*written).count("\n")
+        self.run("systemd-cat", "-t", name, "-p", priority, "printf", "%s", text)
+        deadline = time.monotonic() + PATIENCE
+        while self.run(*written).count("\n") == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def journal_daemon() -> Iterator[Machine]:
+    """A real journald in a mount namespace of its own."""
+    process = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-ec", JOURNAL],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    made = Machine(process.pid)
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        ready = [*made.enter, "test", "-S", "/run/systemd/journal/stdout"]
+        while subprocess.run(ready, check=False, stderr=subprocess.DEVNULL).returncode:
+            assert process.poll() is None, "journald has ended"
+            assert time.monotonic() < deadline, "journald does not start"
+            time.sleep(0.05)
+        yield made
+    finally:
+        process.terminate()
+        process.wait(PATIENCE)

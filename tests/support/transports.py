@@ -54,10 +54,18 @@ class PipeChannel:
 
 
 class SubprocessTransport:
-    """Programs of this machine, each a plain subprocess with this environment."""
+    """Programs of this machine, each a plain subprocess with this environment, started by way of
+    `prefix`."""
 
-    def __init__(self, environment: dict[str, str], *, channels: bool = True) -> None:
+    def __init__(
+        self,
+        environment: dict[str, str],
+        *,
+        channels: bool = True,
+        prefix: Sequence[str] = (),
+    ) -> None:
         self._environment = environment
+        self._prefix = prefix
         self._with_channels = channels
         self._channels: list[PipeChannel] = []
 
@@ -93,6 +101,7 @@ class SubprocessTransport:
     async def _run(self, argv: Sequence[str], stderr: int) -> asyncio.subprocess.Process:
         pipe = asyncio.subprocess.PIPE
         return await asyncio.create_subprocess_exec(
+            *self._prefix,
             *argv,
             stdin=pipe,
             stdout=pipe,

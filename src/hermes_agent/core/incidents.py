@@ -91,6 +91,13 @@ class Signal(Struct, frozen=True, omit_defaults=True):
     """The policy profile of the response; empty means that of the settings."""
     id: int = 0
     """Assigned by the store."""
+    since: float = 0.0
+    """When the trouble began, if the source says so."""
+
+    @property
+    def seen_by_check(self) -> bool:
+        """Whether its check raised it; the check of another signal was chosen by its service."""
+        return self.check is not None and self.source in {"check", "drill"}
 
 
 class Evidence(Struct, frozen=True, omit_defaults=True):
@@ -262,6 +269,8 @@ class MonitoredService(Struct, frozen=True, omit_defaults=True):
     terminal: str = ""
     learned: bool = False
     """Learned in an incident, not written by a person."""
+    vital: bool = False
+    """People cannot work without it: a critical alert about it is P0."""
 
 
 class IngestResult(Struct, frozen=True):

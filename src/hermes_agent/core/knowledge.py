@@ -8,7 +8,7 @@ from hermes_agent.core.skills import SkillState
 
 View = Literal["memory", "user"]
 """`MEMORY.md`: what is worth knowing. `USER.md`: who it is for."""
-Author = Literal["person", "agent", "review", "shipped"]
+Author = Literal["person", "agent", "review", "shipped", "runtime"]
 
 
 class Note(Struct, frozen=True):

@@ -35,6 +35,8 @@ log = logging.getLogger("hermes.incidents")
 SHIPPED, COPIES, WATCHING = "shipped-skill", "incident-copies", "incident-watch"
 """Sources of commands: checks of skills that ship with Hermes, copies before a change, and requests
 to see whether a remedy lasts."""
+SECTION_SHARE = 3
+"""What incidents showed takes at most this part of `MEMORY.md`."""
 KEY = "incident:"
 """Prefix of the key of an incident's session; each incident has one session."""
 COMMANDER = "commander"
@@ -234,6 +236,14 @@ class IncidentBackend:
         if done.refused or done.code is None:
             return CommandOutcome(None, done.detail)
         return CommandOutcome(done.code, done.output)
+
+    # memory
+
+    async def remember(self, source: str, lines: Sequence[str]) -> None:
+        """Keep a section in `MEMORY.md`."""
+        if self._context.settings.learning.notes != "off":
+            most = self._context.settings.memory.memory_chars // SECTION_SHARE
+            await self._learning.knowledge.memory.write_section(source, lines, most)
 
     # skills
 

@@ -15,14 +15,22 @@ from hermes_agent.core.knowledge import Outcome
 from hermes_agent.core.records import Session
 from hermes_agent.core.skills import ActivatedSkill
 from hermes_agent.core.tools import Provenance
-from hermes_agent.incidents.backend import COMMANDER, KEY, SHIPPED, IncidentBackend
+from hermes_agent.incidents.backend import COMMANDER, KEY, RESPONDER, SHIPPED, IncidentBackend
 from hermes_agent.incidents.reports.closeout import judge_uses, judged, learn, save_report
+from hermes_agent.incidents.reports.knowledge import learn_topology, remember
 from hermes_agent.incidents.reports.report import needs_report
 from hermes_agent.incidents.response.actions import IncidentTool, escalate
 from hermes_agent.incidents.response.candidates import Findings
-from hermes_agent.incidents.response.context import earlier, findings, got_worse, near
+from hermes_agent.incidents.response.context import (
+    earlier,
+    findings,
+    got_worse,
+    known_before,
+    near,
+)
 from hermes_agent.incidents.response.facts import ServiceFacts
 from hermes_agent.incidents.response.hypotheses import best_guess
+from hermes_agent.incidents.response.known_fix import KnownFix, record_fix
 from hermes_agent.incidents.response.prompts import again, brief
 from hermes_agent.incidents.response.runbooks import RUNBOOK, begun, first_runbook, healed
 from hermes_agent.incidents.response.timeline import follow
@@ -166,6 +174,9 @@ class Commander:
         incident = await self._backend.incidents.incident(id)
         if incident.state in OPEN:
             return
+        await record_fix(self._backend, incident)
+        await learn_topology(self._backend, incident, self._facts.get(id, {}))
+        await remember(self._backend, incident)
         await save_report(self._backend, id, final=False)
         try:
             await learn(self._backend, incident)
@@ -258,9 +269,9 @@ class Commander:
         """False when there is nothing left to send."""
         run = self._runner(session.id)
         if key in {"", RUNBOOK}:
-            found = await findings(self._backend, incident, run, self._runner(session.id, SHIPPED))
+            fix, found = await self._findings(incident, session)
             self._facts[incident.id] = dict(found.facts)
-            text = await self._brief(incident, run, found)
+            text = await self._brief(incident, run, found, fix)
             opened = None if key else await first_runbook(self._backend, incident, found)
             if opened is not None:
                 text, names = f"{OPENING}\n\n{text}", [opened.skill]
@@ -296,7 +307,22 @@ class Commander:
             if isinstance(recorded.event, ev.MessageTaken) and recorded.event.key == key:
                 return
 
-    async def _brief(self, incident: Incident, run: RunCommand, found: Findings) -> str:
+    async def _findings(
+        self, incident: Incident, session: Session
+    ) -> tuple[KnownFix | None, Findings]:
+        """What fixed it before, and what applies now: what is known is tried first. The responder
+        can only follow skills, so it gets all of them if none fits."""
+        run, shipped = self._runner(session.id), self._runner(session.id, SHIPPED)
+        fix = await known_before(self._backend, incident, run)
+        found = await findings(self._backend, incident, run, shipped, fix, broad=False)
+        follows = session.model != RESPONDER or any(one.fits for one in found.candidates)
+        if fix is not None and fix.present and not follows:
+            found = await findings(self._backend, incident, run, shipped, fix)
+        return fix, found
+
+    async def _brief(
+        self, incident: Incident, run: RunCommand, found: Findings, fix: KnownFix | None
+    ) -> str:
         alike = await earlier(self._backend, incident)
         await self._note_alike(incident.id, alike)
         return brief(
@@ -306,6 +332,7 @@ class Commander:
             await near(self._backend, incident),
             found,
             alike,
+            fix,
         )
 
     async def _note_alike(self, id: str, alike: Sequence[Incident]) -> None:

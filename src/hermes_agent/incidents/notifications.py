@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,7 @@ from hermes_agent.core.incidents import (
     NewNotice,
     Notice,
     NoticeKind,
+    Signal,
     TimelineEntry,
 )
 from hermes_agent.core.protocols import Clock
@@ -79,16 +81,28 @@ def span(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def _text(what: str, incident: Incident, facts: Sequence[tuple[str, str]]) -> str:
+def _text(
+    what: str, incident: Incident, facts: Sequence[tuple[str, str]], since: float = 0.0
+) -> str:
+    """The first line alone says how bad it is, what happened to it, and what it is."""
     drill = "drill: " if incident.source == "drill" else ""
-    head = f"{what}: {drill}{incident.id} {incident.severity} {incident.title}"
+    named = incident.service.casefold() in incident.title.casefold()
+    service = "" if named else f" ({incident.service})"
+    began = f", since {datetime.fromtimestamp(since, UTC):%a %H:%M} UTC" if since else ""
+    head = f"{drill}{incident.severity} {what}: {incident.title}{service}{began} [{incident.id}]"
+    facts = [*facts, ("owner", incident.owner)]
     return "\n".join([head, *(f"  {name}: {text}" for name, text in facts if text)])
 
 
-def declared_text(incident: Incident, detail: str = "") -> str:
-    seen = shortened(detail, DETAIL)
-    facts = [("service", incident.service), ("owner", incident.owner), ("seen", seen)]
-    return _text("declared", incident, facts)
+def declared_text(incident: Incident, signal: Signal) -> str:
+    checks = ", ".join(check.name for check in incident.checks)
+    facts = [
+        ("seen", shortened(signal.detail, DETAIL)),
+        ("source", incident.source),
+        ("check", checks or "none yet; Hermes looks for one"),
+        ("next", "Hermes investigates, and reports each minute"),
+    ]
+    return _text("DECLARED", incident, facts, signal.since or signal.at or incident.opened)
 
 
 def progress_text(incident: Incident, last: TimelineEntry | None, now: float) -> str:
@@ -98,37 +112,36 @@ def progress_text(incident: Incident, last: TimelineEntry | None, now: float) ->
         default=None,
     )
     facts = [
-        ("state", f"{incident.state} for {span(now - incident.opened)}"),
+        ("state", incident.state),
         ("last", shortened(last.text, DETAIL) if last is not None else ""),
         ("likely cause", f"{believed.claim} ({believed.confidence:.0%})" if believed else ""),
         ("signals", str(incident.signals)),
     ]
-    return _text("progress", incident, facts)
+    return _text(f"ONGOING for {span(now - incident.opened)}", incident, facts)
 
 
 def resolved_text(incident: Incident) -> str:
-    return _text("resolved", incident, [_recovered(incident), *_cause(incident)])
+    return _text(_resolved(incident), incident, _cause(incident))
 
 
 def ceased_text(incident: Incident) -> str:
     """For an escalated incident: the diagnosis made before the escalation may be wrong."""
     how = "people fixed it, or it passed: all its signals have cleared"
-    facts = [_recovered(incident), ("how", how), *_cause(incident, "earlier guess")]
-    return _text("resolved", incident, facts)
+    return _text(_resolved(incident), incident, [("how", how), *_cause(incident, "earlier guess")])
 
 
 def escalated_text(incident: Incident, needed: str = "") -> str:
-    facts = [("needed", needed), *_cause(incident, "likely cause"), ("owner", incident.owner)]
-    return _text("escalated", incident, facts)
+    facts = [("needed", needed), *_cause(incident, "likely cause")]
+    return _text("NEEDS A PERSON", incident, facts, incident.opened)
 
 
 def closed_text(incident: Incident, why: str) -> str:
-    return _text("closed", incident, [("why", why)])
+    return _text("CLOSED", incident, [("why", why)])
 
 
-def _recovered(incident: Incident) -> tuple[str, str]:
+def _resolved(incident: Incident) -> str:
     took = incident.seconds
-    return "recovered after", span(took) if took is not None else ""
+    return "RESOLVED" if took is None else f"RESOLVED after {span(took)}"
 
 
 def _cause(incident: Incident, name: str = "cause") -> list[tuple[str, str]]:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hermes_agent.incidents.alerts.listener import AlertListener
     from hermes_agent.incidents.backend import IncidentBackend
     from hermes_agent.incidents.commander import Commander
+    from hermes_agent.incidents.monitoring.config import Watched
     from hermes_agent.incidents.monitoring.logs import LogReader
     from hermes_agent.incidents.monitoring.proposals import CheckProposals
     from hermes_agent.incidents.monitoring.runner import CheckRunner
@@ -138,6 +139,7 @@ class IncidentService:
             self._context.store.incidents,
             window=lambda: self._context.settings.watch.window,
             topology=self.topology,
+            checks=self._checks,
             notices=self.notices_for,
             redact=self._context.redact,
             wake=self.wake,
@@ -331,7 +333,10 @@ class IncidentService:
 
     async def watched(self) -> Sequence[WatchedCheck]:
         """All current checks."""
-        return [one.check for one in (await self.scheduler.reload()).checks]
+        return [one.check for one in await self._checks()]
+
+    async def _checks(self) -> "Sequence[Watched]":
+        return (await self.scheduler.reload()).checks
 
     def notices_for(
         self, incident: Incident, kind: NoticeKind, number: int, text: str

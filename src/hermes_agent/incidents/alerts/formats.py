@@ -1,7 +1,9 @@
 """Reads the webhooks of Alertmanager, Grafana and PagerDuty as signals. Unknown fields are ignored;
 what is not such a message is refused with a reason."""
 
+import re
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
@@ -11,14 +13,24 @@ from msgspec import Struct
 from hermes_agent.core.errors import TooMuch, UsageError
 from hermes_agent.core.incidents import Severity, Signal, SignalSource
 
-SEVERITIES: Mapping[str, Severity] = {
-    **dict.fromkeys(("p0", "emergency", "disaster", "blocker", "fatal", "sev0"), "P0"),
-    **dict.fromkeys(("p1", "critical", "page", "error", "high", "major", "sev1"), "P1"),
-    **dict.fromkeys(("p2", "warning", "warn", "medium", "minor", "average", "sev2"), "P2"),
-    **dict.fromkeys(("p3", "p4", "p5", "info", "information", "low", "none", "sev3"), "P3"),
-}
+SEVERITIES: Mapping[str, tuple[Severity, Severity]] = {
+    **dict.fromkeys(("p0", "emergency", "emerg", "disaster", "blocker", "fatal", "sev0"),
+                    ("P0", "P0")),
+    **dict.fromkeys(("critical", "crit", "page", "pager", "alert"), ("P1", "P0")),
+    **dict.fromkeys(("p1", "error", "err", "high", "major", "urgent", "sev1"), ("P1", "P1")),
+    **dict.fromkeys(("p2", "warning", "warn", "medium", "moderate", "minor", "average", "ticket",
+                     "sev2"), ("P2", "P2")),
+    **dict.fromkeys(("p3", "p4", "p5", "info", "information", "informational", "notice", "low",
+                     "none", "ok", "debug", "pending", "sev3", "sev4", "sev5"), ("P3", "P3")),
+}  # fmt: skip
+"""Other systems' words for a severity (lower case, without dashes and blanks): ours for a service,
+and for a vital one."""
+SEVERITY_LABELS = ("severity", "priority", "urgency", "level")
+"""Labels that have such a word, in order of precedence."""
 SERVICES = ("service", "app", "application", "job", "deployment", "container", "component", "host")
 """Labels that name the service, in order of precedence."""
+UNKNOWN: Severity = "P2"
+"""The severity of an alert that states none."""
 HEARTBEATS = frozenset({"Watchdog", "DeadMansSwitch", "InfoInhibitor"})
 """Alerts that always fire, to prove that alerts arrive."""
 MAX_ALERTS = 500
@@ -68,6 +80,7 @@ class _Trouble(Struct):
     html_url: str | None = None
     status: str | None = None
     urgency: str | None = None
+    created_at: str | None = None
     service: _Named | None = None
     priority: _Named | None = None
     escalation_policy: _Named | None = None
@@ -137,10 +150,11 @@ def _alert(source: SignalSource, alert: _Alert, cut: str) -> Signal:
         f"{source}:{same}",
         title,
         next((labels[key] for key in SERVICES if labels.get(key)), ""),
-        severity_of(labels.get("severity") or labels.get("priority") or ""),
+        severity_in(labels) or UNKNOWN,
         alert.status.lower() != "resolved",
         "\n".join(line for line in lines if line),
         labels=labels,
+        since=_seconds(alert.startsAt),
     )
 
 
@@ -153,7 +167,8 @@ def _page(body: bytes) -> list[Signal]:
         raise UsageError("the incident of this message has no id", "see PagerDuty's webhooks")
     # Events may arrive late: an incident that is resolved by now is over.
     over = "resolved" in (page.status, event.event_type.partition(".")[2])
-    urgency: Severity = "P1" if (page.urgency or "high") == "high" else "P3"
+    labels = {"priority": str(page.priority or ""), "urgency": page.urgency or "high"}
+    labels = {key: word for key, word in labels.items() if word}
     team = page.teams[0] if page.teams else page.escalation_policy
     return [
         Signal(
@@ -161,18 +176,32 @@ def _page(body: bytes) -> list[Signal]:
             f"pagerduty:{page.id}",
             page.title or f"PagerDuty incident {page.id}",
             str(page.service or ""),
-            severity_of(str(page.priority)) if page.priority else urgency,
+            severity_in(labels) or UNKNOWN,
             not over,
             page.html_url or "",
             owner=str(team or ""),
-            labels={"urgency": page.urgency} if page.urgency else {},
+            labels=labels,
+            since=_seconds(page.created_at),
         )
     ]
 
 
-def severity_of(word: str) -> Severity:
-    """Our name for another system's severity; P2 if it is unknown."""
-    return SEVERITIES.get(word.strip().lower(), "P2")
+def severity_in(labels: Mapping[str, str], *, vital: bool = False) -> Severity | None:
+    """Our name for the severity that the labels of an alert state; None if they state none."""
+    for label in SEVERITY_LABELS:
+        word = re.sub(r"[\s_-]", "", labels.get(label, "").lower())
+        if word in SEVERITIES:
+            return SEVERITIES[word][vital]
+    return None
+
+
+def _seconds(stamp: str | None) -> float:
+    """A time of day in seconds; 0 where it is not given."""
+    try:
+        began = datetime.fromisoformat(stamp or "").timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
+    return max(0.0, began)
 
 
 def _texts(given: Mapping[str, Any] | None) -> dict[str, str]:

@@ -19,6 +19,7 @@ from hermes_agent.core.incidents import (
     Signal,
 )
 from hermes_agent.core.protocols import Clock
+from hermes_agent.incidents.monitoring.config import Watched
 from hermes_agent.incidents.monitoring.topology import named
 from hermes_agent.incidents.notifications import ceased_text, declared_text
 from hermes_agent.store.incidents.store import IncidentStore
@@ -67,6 +68,7 @@ class Intake:
         *,
         window: Callable[[], float],
         topology: Callable[[str], Awaitable[Sequence[MonitoredService]]],
+        checks: Callable[[], Awaitable[Sequence[Watched]]],
         notices: Notices,
         redact: Callable[[str], str],
         wake: Callable[[], None],
@@ -75,6 +77,7 @@ class Intake:
         self._store = store
         self._window = window
         self._topology = topology
+        self._checks = checks
         self._notices = notices
         self._redact = redact
         self._wake = wake
@@ -83,10 +86,14 @@ class Intake:
     async def raise_signal(self, signal: Signal) -> IngestResult:
         """Store a signal with the notices for it. Once this returns, it is not lost."""
         topology = await self._topology(signal.terminal)
+        if signal.firing and signal.check is None and signal.source != "drill":
+            from hermes_agent.incidents.alerts.matching import matched
+
+            signal = matched(signal, topology, await self._checks())
         signal = self._clean(signal, named(topology, signal.service))
 
         def tell(incident: Incident) -> Sequence[NewNotice]:
-            return self._notices(incident, "declared", 1, declared_text(incident, signal.detail))
+            return self._notices(incident, "declared", 1, declared_text(incident, signal))
 
         taken = await self._store.take(signal, self._window(), topology, tell)
         if taken.new:

@@ -40,7 +40,7 @@ _LOG = ("path", "pattern")
 _SHARED = ("name", "service", "severity", "owner", "labels", "needs")
 _CHECK = (
     *_SHARED, "run", "expect", "timeout", "level", "every", "after", "terminal", "policy", "source",
-    "log",
+    "log", "vital",
 )  # fmt: skip
 _EXPECT = ("exit", "output", "no_output")
 
@@ -61,6 +61,8 @@ class Watched(Struct, frozen=True):
     file: str = ""
     level: str = ""
     """The job that runs it; empty if it has its own interval."""
+    vital: bool = False
+    """Its service is vital: a critical alert about it is P0."""
 
     @property
     def name(self) -> str:
@@ -101,9 +103,9 @@ class LoadedChecks(Struct, frozen=True):
             MonitoredService(one.service or one.name, one.needs) for one in self.logs if one.needs
         ]
         return tuple(logs) + tuple(
-            MonitoredService(one.service, one.needs, terminal=one.check.terminal)
+            MonitoredService(one.service, one.needs, terminal=one.check.terminal, vital=one.vital)
             for one in self.checks
-            if one.needs
+            if one.needs or one.vital
         )
 
 
@@ -227,6 +229,7 @@ class _Reader(PolicyReader):
             self._labels(given),
             self.path,
             "" if every else level or "critical",
+            "vital" in given and self.boolean(given["vital"], "vital"),
         )  # fmt: skip
 
     def _log(self, given: Mapping[str, Node], name: str) -> LogPattern:

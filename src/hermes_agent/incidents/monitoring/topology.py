@@ -2,7 +2,7 @@
 incidents.
 
 services:
-  shop: {needs: [database], owner: ann, about: "nginx, /etc/nginx/sites-enabled/shop"}
+  shop: {needs: [database], owner: ann, about: "nginx, /etc/nginx/sites-enabled/shop", vital: true}
   database: {terminal: db-1}
 """
 
@@ -17,7 +17,8 @@ from hermes_agent.policy.yaml_nodes import BadYaml, Node, parse
 NAME = "topology.yaml"
 DRILL = "drill-"
 """Prefix of the terminals of drills."""
-_SERVICE = ("needs", "owner", "about", "terminal")
+_TEXTS = ("owner", "about", "terminal")
+_SERVICE = ("needs", *_TEXTS, "vital")
 
 
 def load(home: Path) -> tuple[tuple[MonitoredService, ...], tuple[PolicyProblem, ...]]:
@@ -68,10 +69,11 @@ def _service(reader: PolicyReader, name: str, node: Node) -> MonitoredService:
     said = reader.mapping(node, f"the service {name}", _SERVICE)
     needs = said.get("needs")
     owner, about, terminal = (
-        reader.string(said[key], key) if key in said else "" for key in _SERVICE[1:]
+        reader.string(said[key], key) if key in said else "" for key in _TEXTS
     )
     needed = () if needs is None or needs.items == [] else reader.strings(needs, "needs")
-    return MonitoredService(name, needed, owner, about, terminal)
+    vital = "vital" in said and reader.boolean(said["vital"], "vital")
+    return MonitoredService(name, needed, owner, about, terminal, vital=vital)
 
 
 def together(*sources: Iterable[MonitoredService]) -> tuple[MonitoredService, ...]:
@@ -87,6 +89,7 @@ def together(*sources: Iterable[MonitoredService]) -> tuple[MonitoredService, ..
             known.about or service.about,
             known.terminal or service.terminal,
             known.learned and service.learned,
+            known.vital or service.vital,
         )  # fmt: skip
     return tuple(found.values())
 

@@ -1,5 +1,5 @@
-"""What follows the end of an incident: the report, a skill, the topology, and the record of the
-skills that were used."""
+"""What follows the end of an incident: the report, a skill, and the record of the skills that were
+used."""
 
 import asyncio
 import statistics
@@ -18,7 +18,6 @@ from hermes_agent.core.incidents import (
     CATEGORIES,
     Diagnosis,
     Incident,
-    MonitoredService,
     TimelineEntry,
 )
 from hermes_agent.core.knowledge import Doc, Outcome, Trial
@@ -122,8 +121,6 @@ async def learn(backend: IncidentBackend, incident: Incident) -> None:
     ends = [entry.data.get("session") for entry in entries if entry.kind == "resolved"]
     if incident.diagnosis is None or incident.session not in ends:
         return  # it was not mended, or people mended it unobserved
-    if incident.source != "drill":
-        await _learn_topology(backend, incident)
     if await learns(backend, incident) and not await _is_learned(backend, incident.skill):
         name = await _have_written(backend, incident)
         kept = name in {one.name for one in await backend.knowledge.skills()}
@@ -170,20 +167,6 @@ async def _written(backend: IncidentBackend, session: str) -> str:
         if event.call_id in asked
     ]
     return names[-1] if names else ""
-
-
-async def _learn_topology(backend: IncidentBackend, incident: Incident) -> None:
-    """If another service was at fault, the incident's service depends on it."""
-    assert incident.diagnosis is not None
-    culprit = incident.diagnosis.component
-    services = {one.name for one in await backend.topology(incident)}
-    services |= {check.service or check.name for check in await backend.watched(incident)}
-    services |= {incident.service, *incident.related} - {""}
-    if incident.service and culprit != incident.service and culprit in services:
-        about = f"learned in {incident.id}"
-        await backend.incidents.learn_service(
-            MonitoredService(incident.service, (culprit,), about=about, learned=True)
-        )
 
 
 # the record of skills

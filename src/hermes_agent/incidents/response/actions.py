@@ -54,6 +54,7 @@ from hermes_agent.learning.skills.template import argument_words
 NO_FAULT = "no-fault"
 MADE = "the checks that passed, twice, were added by the session itself"
 """A warning for people, where nobody else defined a check."""
+PASSED = "its checks passed from the start, so they do not show what was reported"
 UNDO = 10
 """Actions that are named to be undone."""
 
@@ -116,7 +117,7 @@ class IncidentTool:
             case "resolve":
                 return await self._resolve(incident, entries, given, seen, by)
             case "false_alarm":
-                return await self._false_alarm(incident, given, seen, by)
+                return await self._false_alarm(incident, entries, given, seen, by)
             case _:
                 return await self._escalate(incident, given, seen, by)
 
@@ -319,12 +320,22 @@ class IncidentTool:
         failed = {name for name, ok in start_of(entries).own.items() if not ok}
         failed |= {str(entry.data["failed"]) for entry in entries if "failed" in entry.data}
         raised = await self._backend.incidents.signals(incident=incident.id)
-        failed |= {signal.check.name for signal in raised if signal.check}
-        never = [check.name for check in incident.checks if check.name not in failed]
-        return f"nobody has seen these checks fail: {', '.join(never)}" if never else ""
+        failed |= {signal.check.name for signal in raised if signal.check and signal.seen_by_check}
+        chosen = {signal.check.name for signal in raised if signal.check}
+        never = [check.name for check in incident.checks if check.name not in failed | chosen]
+        if never:
+            return f"nobody has seen these checks fail: {', '.join(never)}"
+        if not any(check.name in failed for check in incident.checks):
+            return f"{PASSED}; add one with check_with that fails because of the trouble"
+        return ""
 
     async def _false_alarm(
-        self, incident: Incident, given: Mapping[str, Any], seen: IncidentTranscript, by: Provenance
+        self,
+        incident: Incident,
+        entries: Sequence[TimelineEntry],
+        given: Mapping[str, Any],
+        seen: IncidentTranscript,
+        by: Provenance,
     ) -> ToolResult:
         if not given["summary"]:
             raise ToolError("false_alarm needs a summary", retry="changed")
@@ -340,6 +351,11 @@ class IncidentTool:
         own = await check_twice(incident.checks, self.run, self._backend.sleep)
         if failing := [held.line for held in own if not held.ok]:
             return await self._refuse(by, "\n".join(["not a false alarm:", *failing]))
+        firing = await self._backend.incidents.firing(self._id)
+        unseen = firing and not any(signal.seen_by_check for signal in firing)
+        if unseen and all(start_of(entries).own.get(one.name, False) for one in incident.checks):
+            why = f"it is still reported, and {PASSED}; find what shows it, or escalate"
+            return await self._refuse(by, f"not a false alarm: {why}")
         text = f"a false alarm: {given['summary']}"
         kept = await self._keep(
             by, [("closed", text, {})], f"{incident.id} is closed",

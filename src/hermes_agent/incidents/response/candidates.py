@@ -88,10 +88,11 @@ class Findings(Struct, frozen=True):
 async def find_candidates(
     backend: IncidentBackend,
     incident: Incident,
-    skills: Sequence[SkillOption],
+    skills: Sequence[Sequence[SkillOption]],
     run: RunCommand,
     own: RunCommand,
 ) -> Findings:
+    """Tries groups of skills in order, until one of a group fits."""
     topology = await backend.topology(incident)
     names = [incident.service, *incident.related, *(one.name for one in topology)]
     facts = await service_facts(filter(None, names), run)
@@ -101,9 +102,13 @@ async def find_candidates(
         opened = await backend.runbook(name, f"service={service}", values)
         return opened.runbook if opened is not None else None
 
-    fitting = [one for one in skills if is_about(incident, one.incident)]
-    tried = await try_skills(fitting, chain, facts, open, run, own)
-    return Findings(facts, chain, tried)
+    tried: tuple[RunbookCandidate, ...] = ()
+    for some in skills:
+        fitting = [one for one in some if is_about(incident, one.incident)]
+        tried += await try_skills(fitting, chain, facts, open, run, own)
+        if any(one.fits for one in tried):
+            break
+    return Findings(facts, chain, tuple(sorted(tried, key=lambda one: one.order)))
 
 
 def is_about(incident: Incident, category: str) -> bool:

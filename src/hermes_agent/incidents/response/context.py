@@ -11,7 +11,13 @@ from hermes_agent.core.incidents import Diagnosis, Incident, MonitoredService
 from hermes_agent.incidents.backend import WATCHING, IncidentBackend, SkillOption
 from hermes_agent.incidents.response.candidates import Findings, dependency_chain, find_candidates
 from hermes_agent.incidents.response.facts import ServiceFacts, service_facts
-from hermes_agent.incidents.response.stability import StabilityWatch, not_lasting
+from hermes_agent.incidents.response.known_fix import KnownFix, known_fix, proven_pause, with_signs
+from hermes_agent.incidents.response.stability import (
+    ASKED,
+    ROUND_SECONDS,
+    StabilityWatch,
+    not_lasting,
+)
 from hermes_agent.incidents.response.verification import (
     BESIDE_SECONDS,
     CheckResult,
@@ -59,29 +65,59 @@ async def unstable(
     if not known:
         known.update(await service_facts(filter(None, names), run))
     chain = dependency_chain(names, await backend.topology(incident), known)
+    proven = await proven_pause(backend, incident, session, diagnosis.category)
+    pause, asked = (ROUND_SECONDS, ASKED) if proven is None else (min(proven, ROUND_SECONDS), 1)
     return await not_lasting(
         StabilityWatch(
             incident.checks, {name: known[name] for name in chain if name in known},
             diagnosis.category, [one.quote for one in diagnosis.evidence], run,
-            partial(backend.run, session, source=WATCHING), backend.sleep,
+            partial(backend.run, session, source=WATCHING), backend.sleep, pause=pause,
+            asked=asked,
         )
     )  # fmt: skip
 
 
+async def known_before(
+    backend: IncidentBackend, incident: Incident, run: RunCommand
+) -> KnownFix | None:
+    """What fixed the same trouble last, and whether its signs are there again."""
+    if not await learns(backend, incident):
+        return None
+    fix = await known_fix(backend, incident)
+    return None if fix is None else await with_signs(fix, run)
+
+
 async def findings(
-    backend: IncidentBackend, incident: Incident, run: RunCommand, shipped: RunCommand
+    backend: IncidentBackend,
+    incident: Incident,
+    run: RunCommand,
+    shipped: RunCommand,
+    fix: KnownFix | None = None,
+    *,
+    broad: bool = True,
 ) -> Findings:
     """Facts of the services, and the skills that apply. Learned skills are tried only once proven,
-    except in drills, which prove them. `shipped`: runs checks of the bundled skills."""
+    except in drills, which prove them, and if the signs of a `fix` are there, that learned it.
+    Without `broad`, the bundled skills are tried only if no learned one fits, and not at all if the
+    signs of a fix are there. `shipped`: runs checks of the bundled skills."""
     known = await backend.skills()
     if not await learns(backend, incident):
         known = [one for one in known if one.shipped]
-    proving = incident.source == "drill"
-    tried = [one for one in known if one.incident and (proving or one.state != "candidate")]
+    present = fix if fix is not None and fix.present else None
+    again = present.skill if present is not None else ""
+    tried = [
+        one
+        for one in known
+        if one.incident
+        and (incident.source == "drill" or one.state != "candidate" or one.name == again)
+    ]
     words = set(_words(incident))
     others = [one for one in known if one not in tried]
     others = [one for one in others if one.incident or len(words & _of(one)) >= ALIKE]
-    found = await find_candidates(backend, incident, tried, run, shipped)
+    learned = [one for one in tried if not one.shipped or one.name == again]
+    rest = [one for one in tried if one not in learned]
+    groups = [tried] if broad else [learned] if present is not None else [learned, rest]
+    found = await find_candidates(backend, incident, groups, run, shipped)
     return replace(found, others=tuple(others[:SKILLS]))
 
 

@@ -8,9 +8,11 @@ from msgspec.structs import replace
 
 from hermes_agent.core.incidents import Incident, MonitoredService, Signal
 from hermes_agent.core.text.untrusted import wrap_untrusted
+from hermes_agent.incidents.notifications import span
 from hermes_agent.incidents.response.candidates import Findings, RunbookCandidate
 from hermes_agent.incidents.response.facts import ServiceFacts
 from hermes_agent.incidents.response.hypotheses import line, ranked
+from hermes_agent.incidents.response.known_fix import KnownFix
 from hermes_agent.incidents.response.verification import CheckResult
 
 OVER = "The incident is over."
@@ -34,6 +36,13 @@ How to go about it:
    whether it lasts, and refused with the reason if it does not.
 6. End with `resolve`, `false_alarm` (nothing was wrong and you changed nothing) or `escalate` (you
    do not know, may not, or must not). Your word alone ends nothing: the checks are run."""
+
+
+FIRST = """\
+Do this before step 1 below: print the same evidence once more (you need it for `resolve`), `keep`
+what will change, apply that remedy as far as it fits, and `resolve`. Process ids and the like
+differ from time to time. `delegate` and survey only if it does not help; then `undo` it, and
+`incident` with action `signs` tries all skills."""
 
 
 def block(value: Mapping[str, Any]) -> str:
@@ -63,8 +72,9 @@ def brief(
     services: Sequence[MonitoredService],
     found: Findings,
     earlier: Sequence[Incident],
+    fix: KnownFix | None = None,
 ) -> str:
-    """The message that starts the work."""
+    """The message that starts the work. `fix`: what helped the last time."""
     incident = replace(incident, title=clean(incident.title))
     signals = [replace(one, title=clean(one.title), detail=clean(one.detail)) for one in signals]
     held = [_cleaned(one) for one in held]
@@ -78,9 +88,10 @@ def brief(
         _topology(services),
         _services(found),
         skills_text(found),
-        _earlier(earlier),
+        _earlier([one for one in earlier if fix is None or one.id != fix.incident]),
+        _known(fix),
         HOW,
-        block(_data(incident, held, services, found, earlier)),
+        block({**_data(incident, held, services, found, earlier), **_known_data(fix)}),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -269,6 +280,35 @@ def _earlier(earlier: Sequence[Incident]) -> str:
     if not lines:
         return ""
     return _foreign("incidents", "memory", "\n".join(["Like it before:", *lines]))
+
+
+def _known(fix: KnownFix | None) -> str:
+    if fix is None or fix.diagnosis is None:
+        return ""
+    there = "its signs are there again now" if fix.present else "its signs were not found now"
+    found = fix.diagnosis
+    lines = [
+        f"This was fixed before, and {there}.",
+        f"{fix.incident}: {found.category} in {found.component}: {found.summary}",
+        f"recovered in {span(fix.seconds)}; it held for {span(fix.held)}",
+        *(f"sign: `{one.command}` printed: {one.line}" for one in fix.signs),
+        *(f"fixed by: `{one}`" for one in fix.remedy),
+        *(f"did not help: `{one}`" for one in fix.unhelpful),
+    ]
+    lines += [f"skill: {fix.skill}"] if fix.skill else []
+    text = _foreign("incidents", "memory", "\n".join(map(clean, lines)))
+    return f"{text}\n{FIRST}" if fix.present else text
+
+
+def _known_data(fix: KnownFix | None) -> dict[str, Any]:
+    if fix is None:
+        return {}
+    return {
+        "known": {
+            "incident": fix.incident, "present": fix.present, "skill": fix.skill,
+            "remedy": [clean(one) for one in fix.remedy],
+        }
+    }  # fmt: skip
 
 
 def _held(one: CheckResult) -> dict[str, Any]:

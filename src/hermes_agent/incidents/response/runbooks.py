@@ -31,8 +31,8 @@ RUNBOOK = "runbook"
 drill asks for it."""
 _SAID = r"^{what}: (.+)$"
 """How a step of a runbook reports the `component` or the `locus`."""
-SETTLE_SECONDS = 3.0
-"""How long a restarted service may take to answer."""
+SETTLE_SECONDS = (0.25, 0.75, 2.0)
+"""Pauses before the checks are run again: a restarted service may take a while to answer."""
 _MARK = re.compile(r"\[[^\]\n]*\]")
 
 
@@ -128,8 +128,10 @@ async def healed(
     if not incident.checks or seen.only_looked:
         return False
     held = await check_all(incident.checks, run)
-    if not all(one.ok for one in held):
-        await backend.sleep(SETTLE_SECONDS)
+    for pause in SETTLE_SECONDS:
+        if all(one.ok for one in held):
+            break
+        await backend.sleep(pause)
         held = await check_all(incident.checks, run)
     if not all(one.ok for one in held) or await got_worse(backend, incident, run):
         return False

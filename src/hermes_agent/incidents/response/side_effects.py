@@ -16,10 +16,11 @@ Did = Literal["looked", "changed", "unclear"]
 LOOKING_TOOLS = frozenset(
     {"read_file", "search_files", "read_on", "todo", "skill", "write_skill", "memory", "recall",
      "delegate", "execute_code", "incident", "web_search", "web_fetch", "browser", "find_tools",
-     "ask_user"}
+     "ask_user", "what_changed", "prometheus", "alertmanager", "journal", "log_files", "loki",
+     "opensearch"}
 )  # fmt: skip
 """Tools that change nothing themselves; the calls that they make are judged on their own."""
-CHANGING_TOOLS = frozenset({"write_file", "patch", "browser_act"})
+CHANGING_TOOLS = frozenset({"write_file", "patch", "browser_act", "silence_alerts"})
 SCRATCH = ("/tmp/", "/var/tmp/")  # noqa: S108 - output that is put there changes no system
 NOWHERE = ("/dev/null", "/dev/std", "/dev/fd/", "/dev/tty", "/proc/self/")
 

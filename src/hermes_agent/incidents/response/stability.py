@@ -59,6 +59,10 @@ class StabilityWatch(Struct, frozen=True):
     sleep: Callable[[float], Awaitable[None]]
     patience: float = JOB_SECONDS
     """How long to wait for a job."""
+    pause: float = ROUND_SECONDS
+    """Between the first samples."""
+    asked: int = ASKED
+    """Requests in a round."""
 
 
 class Sample(Struct, frozen=True):
@@ -86,7 +90,7 @@ async def not_lasting(given: StabilityWatch) -> list[str]:
     """The checks that failed meanwhile, or what else shows that it does not last; else empty."""
     before = await _log_ends(given)
     samples = [await _sample(given)]
-    for seconds, rounds in ((ROUND_SECONDS, ROUNDS), (MORE_SECONDS, MORE_ROUNDS)):
+    for seconds, rounds in ((given.pause, ROUNDS), (MORE_SECONDS, MORE_ROUNDS)):
         for _ in range(rounds):
             if failing := await _ask(given, seconds):
                 return [one.line for one in failing]
@@ -100,7 +104,7 @@ async def not_lasting(given: StabilityWatch) -> list[str]:
 async def _ask(given: StabilityWatch, seconds: float) -> tuple[CheckResult, ...]:
     """Send requests and run the checks; returns those that failed."""
     ports = sorted({port for one in given.facts.values() for port in one.ports})[:PORTS]
-    for _ in range(ASKED):
+    for _ in range(given.asked):
         if ports:
             await given.ask(request_script(ports), None)
         held = await check_all(given.checks, given.run)
@@ -209,7 +213,7 @@ def _filling(given: StabilityWatch, samples: Sequence[Sample], seconds: float) -
         for mount, (used, left) in tables[-1].items():
             values = [one.get(mount, (0.0, 0.0))[0] for one in tables]
             rate = (values[-1] - values[0]) / seconds
-            least = LEAST["space"] if what == "space" else ASKED
+            least = LEAST["space"] if what == "space" else given.asked
             theirs = _is_theirs(given, mount, last)  # other services are not our concern
             soon = rises(values, least) and left < rate * SOON_SECONDS
             if soon and (theirs or given.category in ROOM):
@@ -249,7 +253,7 @@ async def _log_ends(given: StabilityWatch) -> str:
 
 async def _complaint(given: StabilityWatch, before: str) -> str:
     """A quoted log message that keeps being logged."""
-    said = {_gist(quote) for quote in given.quotes}
+    said = {gist(quote) for quote in given.quotes}
     old = _count(before, said)
     new = _count(await _log_ends(given), said) if old else {}
     again = [key for key, lines in new.items() if len(lines - old.get(key, set())) > 1]
@@ -262,12 +266,12 @@ def _count(text: str, said: set[str]) -> dict[str, set[str]]:
     """Lines of a log that match a quote, by their gist."""
     found: dict[str, set[str]] = defaultdict(set)
     for line in text.splitlines():
-        if (key := _gist(line)) in said:
+        if (key := gist(line)) in said:
             found[key].add(line.strip())
     return found
 
 
-def _gist(line: str) -> str:
+def gist(line: str) -> str:
     """A line without numbers and ids."""
     return " ".join(re.sub(r"[0-9a-f]{8,}|\d+", "#", line).split())
 

@@ -126,6 +126,31 @@ class Memory:
         await self._settle()
         return made
 
+    @exclusive
+    async def write_section(self, source: str, lines: Sequence[str], most: int) -> None:
+        """Keep one note with these lines, as many as fit into `most` characters, for a part of the
+        runtime. Dangerous lines are left out. A person who edits or removes the note has the last
+        word."""
+        await self._settle()
+        kept: list[str] = []
+        for line in lines:
+            text = clean(self._redact(line))
+            if not self._danger(text) and len(entry("\n".join([*kept, text]))) < most:
+                kept.append(text)
+        notes = {note.id: note for note in await self._knowledge.notes(removed=True)}
+        changes = await self._knowledge.note_changes(ALL)
+        last = next((one for one in changes if one.source == source), None)
+        if last is None:
+            edit = NoteEdit("\n".join(kept))
+        elif (note := notes[last.note]).removed or note.by == "person":
+            return
+        else:
+            edit = NoteEdit("\n".join(kept), note.id)
+        if len(kept) > 1:  # more than the heading
+            wanted = await self._checked(edit, notes, "runtime")
+            await self._knowledge.edit_notes([wanted], "runtime", source)
+            await self._settle()
+
     def refuse_danger(self, text: str) -> None:
         if reason := self._danger(text):
             raise UsageError(f"this cannot be remembered: {reason}", "leave that part out")

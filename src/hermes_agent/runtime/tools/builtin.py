@@ -96,6 +96,12 @@ TABLE: Mapping[str, BuiltinTool] = {
         "calendar",
         in_prompt=False,
     ),
+    "alertmanager": BuiltinTool(f"{_SOURCES}.alertmanager", "sources", in_prompt=False),
+    "silence_alerts": BuiltinTool(f"{_SOURCES}.alertmanager", "sources", in_prompt=False),
+    "journal": BuiltinTool(f"{_SOURCES}.journal", "sources", in_prompt=False),
+    "log_files": BuiltinTool(f"{_SOURCES}.log_files", "sources", in_prompt=False),
+    "loki": BuiltinTool(f"{_SOURCES}.loki", "sources", in_prompt=False),
+    "opensearch": BuiltinTool(f"{_SOURCES}.opensearch", "sources", in_prompt=False),
 }
 """The order is the prompt's order; new tools go at the end."""
 

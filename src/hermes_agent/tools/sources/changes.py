@@ -1,69 +1,75 @@
-"""What changed around a time, asked of all sources at once."""
+"""What changed around a time, on the terminal's machine and in all sources at once."""
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Annotated
 
 from msgspec import Meta
 
-from hermes_agent.core.errors import ToolError
+from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
 from hermes_agent.tools.sources.connection import Source, configured
+from hermes_agent.tools.sources.machine_changes import machine_changes
 from hermes_agent.tools.sources.registry import TYPES
 from hermes_agent.tools.sources.results import Change, answer, timeline
 from hermes_agent.tools.sources.times import Window, moment
 
 SECONDS = 30.0
 """How long one source may take."""
+MACHINE = "machine"
+"""What stands for the terminal's machine among the names of sources."""
 
 
-@tool(capabilities=("network",), repeatable=True, sources=tuple(TYPES))
+@tool(capabilities=("network", "process"), repeatable=True, located=True, sources=tuple(TYPES))
 async def what_changed(
     context: ToolContext,
     around: str = "now",
     minutes: Annotated[int, Meta(ge=1, le=1440)] = 30,
     sources: tuple[str, ...] = (),
 ) -> ToolResult:
-    """What changed around a time, in all sources or the named ones: deploys, commits, events,
-    alerts, restarts, new kinds of errors, in order of time."""
+    """What changed around a time, in order: on the terminal's machine (units, reboots, packages,
+    files in /etc, logins, kernel) and in all sources (deploys, commits, events, alerts, new kinds
+    of errors), or only in the named ones; `machine` is the machine. Needs no source."""
     at, now = moment(around, context.clock()), context.clock()
     span = Window(at - minutes * 60, min(at + minutes * 60, max(now, at)))
-    known = configured(context, tuple(TYPES))
-    unknown = set(sources) - {one.name for one in known}
-    if unknown or not known:
-        names = ", ".join(one.name for one in known) or "none; `hermes sources add` adds one"
-        what = (
-            f"no source called {', '.join(sorted(unknown))}" if unknown else "no source is set up"
-        )
-        raise ToolError(what, f"sources: {names}", "changed")
-    asked = [one for one in known if not sources or one.name in sources]
-    answers = await asyncio.gather(*(_asked(one, span) for one in asked))
+    known = {one.name: one for one in configured(context, tuple(TYPES))} if _any(context) else {}
+    if unknown := set(sources) - {*known, MACHINE}:
+        hint = f"sources: {', '.join([MACHINE, *known])}"
+        raise ToolError(f"no source called {', '.join(sorted(unknown))}", hint, "changed")
+    names = [name for name in (MACHINE, *known) if not sources or name in sources]
+    answers = await asyncio.gather(
+        *(_asked(_changes(context, known.get(name), span)) for name in names)
+    )
     found = [
-        Change(change.time, f"{source.name}: {change.what}", change.who, change.link)
-        for source, (changes, _) in zip(asked, answers, strict=True)
+        Change(change.time, f"{name}: {change.what}", change.who, change.link)
+        for name, (changes, _) in zip(names, answers, strict=True)
         for change in changes
     ]
-    notes = [
-        f"{one.name} was not searched: {why}"
-        for one, (_, why) in zip(asked, answers, strict=True)
-        if why
-    ]
-    text = timeline(found) if found else "nothing changed that these sources know of"
-    quiet = [
-        one.name
-        for one, (changes, why) in zip(asked, answers, strict=True)
-        if not changes and not why
-    ]
+    both = list(zip(names, answers, strict=True))
+    notes = [f"{name} was not searched: {why}" for name, (_, why) in both if why]
+    quiet = [name for name, (changes, why) in both if not changes and not why]
     notes += [f"nothing in: {', '.join(quiet)}"] if quiet else []
+    text = timeline(found) if found else "nothing changed that these sources know of"
     return answer("what_changed", text, {"changes": len(found)}, notes)
 
 
-async def _asked(source: Source, span: Window) -> tuple[list[Change], str]:
+def _any(context: ToolContext) -> bool:
+    return any(one.enabled for one in context.settings.sources.values())
+
+
+async def _changes(context: ToolContext, source: Source | None, span: Window) -> list[Change]:
+    if source is None:
+        return await machine_changes(context, span)
+    return list(await TYPES[source.settings.kind].load().changes(source, span))
+
+
+async def _asked(changes: Awaitable[list[Change]]) -> tuple[list[Change], str]:
     """What a source found, or why it could not."""
     try:
         async with asyncio.timeout(SECONDS):
-            return list(await TYPES[source.settings.kind].load().changes(source, span)), ""
-    except ToolError as error:
+            return await changes, ""
+    except HermesError as error:
         return [], error.message
     except TimeoutError:
         return [], f"it took longer than {SECONDS:.0f} s"

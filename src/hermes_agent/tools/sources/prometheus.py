@@ -116,8 +116,9 @@ def moved(before: Sequence[float], after: Sequence[float]) -> float:
 
 
 async def _changed(source: Source, query: str, span: Window) -> ToolResult:
-    earlier = Window(span.start - span.seconds, span.start)
-    old, new = await asyncio.gather(_series(source, query, earlier), _series(source, query, span))
+    old, new = await asyncio.gather(
+        _series(source, query, span.before), _series(source, query, span)
+    )
     before, after = dict(old), dict(new)
     rows = []
     for name in dict.fromkeys([*before, *after]):

@@ -43,6 +43,17 @@ TYPES: Mapping[SourceKind, SourceType] = {
         "containers", "containers of Docker or Podman: states, logs, events",
         "unix:///var/run/docker.sock",
     ),
+    "alertmanager": SourceType(
+        "alertmanager", "alerts in groups, and silences",
+        "http://alertmanager:9093", 9093, "/api/v2/status",
+    ),
+    "loki": SourceType(
+        "loki", "logs by LogQL", "http://loki:3100", 3100, "/loki/api/v1/status/buildinfo"
+    ),
+    "opensearch": SourceType(
+        "opensearch", "logs in OpenSearch or Elasticsearch",
+        "https://opensearch:9200", 9200, "/_cluster/health",
+    ),
     "postgresql": SourceType(
         "databases.postgresql", "sessions, locks, slow statements, replication, sizes",
         "postgresql://db:5432/shop", 5432, packages=("psycopg",), extra="sources",
@@ -56,7 +67,7 @@ TYPES: Mapping[SourceKind, SourceType] = {
         "redis://cache:6379", 6379,
     ),
     **{
-        kind: SourceType("git_hosts.tool", f"commits, pull requests, CI and releases on {name}", url)
+        kind: SourceType("git_hosts.tool", f"commits, pull requests, CI, releases on {name}", url)
         for kind, name, url in _GIT_HOSTS
     },
     "argocd": SourceType(

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -24,6 +25,16 @@ class Window(Struct, frozen=True):
     def step(self, points: int = 60) -> int:
         """Whole seconds between points, so that about this many fit."""
         return max(1, round(self.seconds / points))
+
+    def parts(self, count: int) -> "list[Window]":
+        """As many windows of equal length."""
+        edges = [self.start + self.seconds * n / count for n in range(count)] + [self.end]
+        return [Window(*pair) for pair in pairwise(edges)]
+
+    @property
+    def before(self) -> "Window":
+        """As long a time before it."""
+        return Window(self.start - self.seconds, self.start)
 
 
 def moment(text: str, now: float) -> float:
@@ -81,3 +92,16 @@ def parsed(text: str) -> float:
         return datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text)).timestamp()
     except (ValueError, OverflowError):
         return 0.0
+
+
+def epoch(value: object) -> float:
+    """A time as text, or as seconds, milli-, micro- or nanoseconds since the epoch."""
+    if isinstance(value, str) and not re.fullmatch(r"\d{9,20}(\.\d{1,9})?", value):
+        return parsed(value)
+    try:
+        time = float(value)  # type: ignore[arg-type]  # other types are refused
+    except (TypeError, ValueError):
+        return 0.0
+    while time > 1e11:
+        time /= 1000
+    return time

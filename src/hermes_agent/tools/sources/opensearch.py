@@ -1,0 +1,189 @@
+"""OpenSearch and Elasticsearch: logs by query string, patterns, histograms, fields."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+
+from msgspec import Meta
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import ToolContext, tool
+from hermes_agent.tools.sources.connection import Source, pick
+from hermes_agent.tools.sources.log_patterns import (
+    LEVELS,
+    LogEntry,
+    LogPatterns,
+    entry,
+    find_patterns,
+    lines_of,
+)
+from hermes_agent.tools.sources.results import Change, answer, plot, table
+from hermes_agent.tools.sources.times import Window, epoch, stamp, window
+
+LINES = 5_000
+PARTS = 4
+"""Into how many parts a time is cut, so that the lines that are read are spread over it."""
+_TIMES = ("@timestamp", "timestamp", "time", "date")
+_MESSAGES = ("message", "msg", "log", "body", "event.original", "error.message")
+_LEVELS = ("log.level", "level", "severity", "severity_text", "severityText")
+_PLACES = (
+    "kubernetes.pod.name", "kubernetes.pod_name", "service.name", "container.name", "service",
+    "app", "host.name", "host",
+)  # fmt: skip
+_ERRORS = "error OR exception OR fatal OR panic OR failed OR refused OR denied OR timeout OR killed"
+
+
+@tool(capabilities=("network",), repeatable=True, sources=("opensearch",))
+async def opensearch(
+    context: ToolContext,
+    action: Literal["search", "patterns", "histogram", "fields"],
+    query: str = "",
+    index: str = "",
+    since: str = "1h ago",
+    until: str = "now",
+    limit: Annotated[int, Meta(ge=1, le=500)] = 30,
+    source: str = "",
+) -> ToolResult:
+    """Logs in OpenSearch or Elasticsearch. search: the last lines for a `query` string such as
+    level:error AND message:timeout; patterns: templates of its lines, errors and new ones first;
+    histogram: a plot of how many; fields: names that contain `query`. `index` is a pattern."""
+    one, span = pick(context, source, "opensearch"), window(since, until, context.clock())
+    place = index or one.settings.index or "*"
+    if action == "fields":
+        return await _fields(one, place, query)
+    field = await _time_field(one, place)
+    if action == "patterns":
+        patterns, notes = await _patterns(one, place, field, query, span)
+        return answer(one, patterns.report(limit), patterns.data, notes)
+    if action == "histogram":
+        return await _histogram(one, place, field, query, span)
+    found = await _search(one, place, _body(field, query, span, limit))
+    count = found["hits"]["total"]["value"]
+    lines = lines_of(_entries(found, field), limit)
+    head = f"{count} lines, {stamp(span.start)} to {stamp(span.end)}"
+    return answer(one, f"{head}\n{lines}" if lines else head, {"lines": count})
+
+
+async def _search(source: Source, index: str, body: Mapping[str, Any]) -> Any:
+    path = f"/{quote(index, safe='*,')}/_search"
+    known = {"ignore_unavailable": "true", "allow_no_indices": "true"}
+    found = await source.fetch("POST", path, params=known, json=body)
+    if not isinstance(found, dict) or "hits" not in found:
+        raise ToolError(f"{source.label} answers: {found}", retry="changed")
+    failures = found.get("_shards", {}).get("failures", ())
+    if failures and not found["hits"]["hits"]:
+        raise ToolError(f"{source.label} answers: {failures[0].get('reason')}", retry="changed")
+    return found
+
+
+def _body(field: str, query: str, span: Window, size: int, **more: Any) -> dict[str, Any]:
+    times = {"gte": int(span.start * 1000), "lte": int(span.end * 1000), "format": "epoch_millis"}
+    wanted: list[dict[str, Any]] = [{"range": {field: times}}]
+    if query.strip():
+        wanted.append({"query_string": {"query": query, "lenient": True}})
+    return {
+        "size": size, "track_total_hits": True, "query": {"bool": {"filter": wanted}},
+        "sort": [{field: {"order": "desc", "unmapped_type": "date"}}], **more,
+    }  # fmt: skip
+
+
+def _entries(found: Mapping[str, Any], field: str) -> list[LogEntry]:
+    """In order of time; a line without a known message is shown whole."""
+    entries = []
+    for hit in reversed(found["hits"]["hits"]):
+        flat = dict(_flat(hit["_source"]))
+        said = next((str(flat[key]) for key in _MESSAGES if flat.get(key)), "")
+        said = said or " ".join(f"{key}={value}" for key, value in flat.items() if key != field)
+        level = next((str(flat[key]).lower() for key in _LEVELS if flat.get(key)), "")
+        where = next((str(flat[key]) for key in _PLACES if flat.get(key)), "")
+        entries.append(entry(said, epoch(flat.get(field)), LEVELS.get(level, ""), where))
+    return entries
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Fields within fields, by names with dots."""
+    parts: list[tuple[str, Any]] = []
+    for key, inner in value.items():
+        name = f"{prefix}{key}"
+        parts += _flat(inner, f"{name}.") if isinstance(inner, dict) else [(name, inner)]
+    return parts
+
+
+async def _patterns(
+    source: Source, index: str, field: str, query: str, span: Window
+) -> tuple[LogPatterns, list[str]]:
+    roots = {name.partition(".")[0] for name in (*_MESSAGES, *_LEVELS, *_PLACES)}
+    times = [*span.before.parts(PARTS), *span.parts(PARTS)]
+    answers = await asyncio.gather(
+        *(
+            _search(source, index, _body(field, query, one, LINES, _source=[field, *sorted(roots)]))
+            for one in times
+        )
+    )
+    there = sum(one["hits"]["total"]["value"] for one in answers[PARTS:])
+    entries = chain.from_iterable(_entries(one, field) for one in answers)
+    patterns = await find_patterns(entries, span)
+    note = f"{patterns.lines} of {there} lines were read, spread over the time"
+    return patterns, [note] if there > patterns.lines else []
+
+
+async def _histogram(
+    source: Source, index: str, field: str, query: str, span: Window
+) -> ToolResult:
+    step = span.step()
+    bounds = {"min": int(span.start * 1000), "max": int(span.end * 1000)}
+    over = {"field": field, "fixed_interval": f"{step}s", "min_doc_count": 0,
+            "extended_bounds": bounds}  # fmt: skip
+    body = _body(field, query, span, 0, aggs={"times": {"date_histogram": over}})
+    found = await _search(source, index, body)
+    buckets = found.get("aggregations", {}).get("times", {}).get("buckets", [])
+    counts = [one["doc_count"] for one in buckets]
+    total = found["hits"]["total"]["value"]
+    text = f"{total} lines, {stamp(span.start)} to {stamp(span.end)}, a bar per {step} s"
+    if counts:
+        top = max(buckets, key=lambda one: one["doc_count"])
+        text += f"\n{plot(counts)} at most {top['doc_count']}, at {stamp(top['key'] / 1000)}"
+    return answer(source, text, {"lines": total})
+
+
+async def _caps(source: Source, index: str, fields: Sequence[str]) -> dict[str, dict[str, Any]]:
+    params = {"fields": ",".join(fields), "ignore_unavailable": "true"}
+    reply = await source.get(f"/{quote(index, safe='*,')}/_field_caps", params)
+    known: dict[str, dict[str, Any]] = reply["fields"]
+    return known
+
+
+async def _time_field(source: Source, index: str) -> str:
+    known = await _caps(source, index, _TIMES)
+    dates = [name for name in _TIMES if {"date", "date_nanos"} & set(known.get(name, ()))]
+    return dates[0] if dates else _TIMES[0]
+
+
+async def _fields(source: Source, index: str, part: str) -> ToolResult:
+    known = await _caps(source, index, ("*",))
+    rows = [
+        (name, ", ".join(kinds))
+        for name, kinds in sorted(known.items())
+        if part.lower() in name.lower() and not name.startswith("_")
+    ]
+    text = table(("field", "type"), rows, 200) if rows else "no field matches"
+    return answer(source, text, {"fields": len(rows)})
+
+
+async def changes(source: Source, span: Window) -> list[Change]:
+    """New kinds of errors."""
+    index = source.settings.index or "*"
+    field = await _time_field(source, index)
+    patterns, _ = await _patterns(source, index, field, _ERRORS, span)
+    return patterns.changes()
+
+
+async def verify(source: Source) -> str:
+    about = (await source.get("/"))["version"]
+    index = source.settings.index or "*"
+    count = (await source.get(f"/{quote(index, safe='*,')}/_count"))["count"]
+    name = about.get("distribution", "elasticsearch")
+    return f"answers; {name} {about['number']}, {count} documents in {index}"
