@@ -12,6 +12,8 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.effects import ApprovalRequirement, Effect, Gate, Permit, Resolve, Verdict
 from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.messages import Reply, ToolCall
+from hermes_agent.core.settings.root import Settings
+from hermes_agent.core.settings.sources import SourceSettings
 from hermes_agent.core.tools import Tool, ToolContext
 from hermes_agent.host.unavailable import UnavailableTerminal
 from hermes_agent.models.scripted import ScriptedModel
@@ -95,6 +97,11 @@ async def test_no_tool_runs_when_the_gate_does_not_allow_it(tmp_path: Path, acti
         "send_message": {"text": "made", "target": "all"},
         "what_changed": {"around": "now"},
         "prometheus": {"action": "alerts"},
+        "kubernetes": {"action": "overview"},
+        "containers": {"action": "list"},
+        "git_host": {"action": "recent"},
+        "open_pull_request": {"title": "made", "head": "fix"},
+        "argocd": {"action": "applications"},
         "postgresql": {"action": "overview"},
         "mysql": {"action": "overview"},
         "redis": {"action": "overview"},
@@ -458,6 +465,35 @@ async def test_a_public_host_is_out_of_reach_only_where_a_rule_denies_it(
         await b.say("go")
         (finished,) = await b.events(ev.CallFinished)
     assert finished.text.split() == reached
+
+
+async def test_only_the_socket_of_a_source_of_the_tools_kind_is_in_reach(tmp_path: Path) -> None:
+    """Not another socket, not a host that its path looks like, and not for another tool."""
+
+    async def engine(context: ToolContext) -> str:
+        reach = context.reach
+        assert reach is not None
+        hosts = ("unix:///run/engine.sock", "unix:///run/other.sock", "run", "engine.sock")
+        return " ".join(host for host in hosts if reach(host, host, False))
+
+    tools = [
+        Tool("engine", engine, "Look.", origin="builtin", sources=("containers",)),
+        Tool("other", engine, "Look.", origin="builtin"),
+    ]
+    calls = tuple(ToolCall.of(tool.name, tool.name) for tool in tools)
+    model = ScriptedModel(Reply("", calls, stop="calls"), Reply("ok"))
+    source = SourceSettings(kind="containers", url="unix:///run/engine.sock")
+    async with bench(tmp_path, model, tools=tools, settings=Settings(sources={"e": source})) as b:
+        policies = tmp_path / "home" / "policies"
+        policies.mkdir()
+        (policies / "mine.yaml").write_text(
+            "version: 1\nname: mine\nprofile: mine\notherwise: ask\n"
+            "rules: [{id: calls, match: {kind: call}, then: allow}]\n"
+        )
+        b.gate = Policies.of_home(tmp_path / "home", Path.home()).gate("mine")
+        await b.say("go")
+        finished = {event.call_id: event.text for event in await b.events(ev.CallFinished)}
+    assert finished == {"engine": "unix:///run/engine.sock", "other": ""}
 
 
 async def test_a_public_host_is_judged_once_in_a_call(tmp_path: Path) -> None:

@@ -352,3 +352,28 @@ async def test_a_redirect_from_https_to_http_is_refused(tmp_path: Path) -> None:
         # Without following, the answer is only looked at.
         request = client.get(f"https://good.test:{here.port}/", follow_redirects=False)
         assert (await request).status_code == 302
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_unix_socket_is_reached_only_where_it_is_allowed(
+    tmp_path: Path, allowed: bool
+) -> None:
+    asked: list[str] = []
+
+    def reach(host: str, _address: str, _public: bool) -> bool:
+        asked.append(host)
+        return allowed
+
+    path = str(tmp_path / "engine.sock")
+    served = Site(hello)
+    async with (
+        await asyncio.start_unix_server(served.accept, path),
+        guarded_client(reach, resolver=names(), socket=path) as client,
+    ):
+        if allowed:
+            assert (await client.get("http://localhost/")).is_success
+        else:
+            with pytest.raises(ToolError, match="not that of a source"):
+                await client.get("http://localhost/")
+    assert served.connections == int(allowed)
+    assert asked == [f"unix://{path}"]

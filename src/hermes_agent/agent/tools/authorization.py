@@ -145,7 +145,7 @@ class CallAuthorizer:
         not be denied by a rule; the default does not count, because pages link to hosts that nobody
         has named."""
         judged = open_call.judged
-        sources = {host_of(one.url) for one in self._sources(tool)} - {""}
+        sources = {one.destination for one in self._sources(tool)} - {""}
         named = set(judged.facts.hosts) if judged else set()
         # As the call itself was judged: without a terminal it connects from here.
         place = terminal if tool.located else "local"

@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from hermes_agent.core.text.addresses import host_of
+
 SourceKind = Literal[
     "prometheus", "alertmanager", "loki", "opensearch", "kubernetes", "containers", "postgresql",
     "mysql", "redis", "github", "gitlab", "gitea", "argocd",
@@ -46,6 +48,11 @@ class SourceSettings(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """How long to wait for an answer."""
     enabled: bool = True
     """False turns the source off."""
+
+    @property
+    def destination(self) -> str:
+        """The host that it connects to, or the socket as `unix:///path`."""
+        return self.url if self.url.startswith("unix:") else host_of(self.url)
 
     @property
     def secrets(self) -> tuple[str, ...]:

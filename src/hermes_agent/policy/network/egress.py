@@ -55,15 +55,17 @@ def guarded_client(
     *,
     resolver: Resolver = resolve,
     verify: ssl.SSLContext | bool = True,
+    socket: str = "",
     **options: Any,
 ) -> httpx.AsyncClient:
-    """A client that connects where `reach` allows it. `options` are httpx's, without those that
-    would bypass the guard."""
+    """A client that connects where `reach` allows it, or only to the Unix socket at this path,
+    which `reach` must allow as `unix:///path`. `options` are httpx's, without those that would
+    bypass the guard."""
     for name in ("transport", "mounts", "proxy", "trust_env", "http2", "cert", "limits"):
         if name in options:
             raise TypeError(f"a guarded client does not accept {name!r}")
     context = httpx.create_ssl_context(verify=verify, trust_env=False)
-    transport = _Transport(_Backend(reach, resolver), context)
+    transport = _Transport(_Backend(reach, resolver), context, socket)
     return httpx.AsyncClient(transport=transport, trust_env=False, **options)
 
 
@@ -105,10 +107,15 @@ class _Backend(httpcore.AsyncNetworkBackend):
     async def connect_unix_socket(
         self,
         path: str,
-        timeout: float | None = None,  # noqa: ARG002, ASYNC109 - httpcore calls it so
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,  # noqa: ARG002
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore calls it so
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        raise ToolError(f"cannot connect to the socket {path!r}: tools connect only to hosts")
+        if not self._reach(f"unix://{path}", f"unix://{path}", False):
+            raise ToolError(
+                f"cannot connect to the socket {path!r}: it is not that of a source",
+                "the user can add one: `hermes sources add`", "never",
+            )  # fmt: skip
+        return await self._inner.connect_unix_socket(path, timeout, socket_options)
 
     async def sleep(self, seconds: float) -> None:
         await self._inner.sleep(seconds)
@@ -128,7 +135,7 @@ class _Transport(httpx.AsyncHTTPTransport):
     """httpx's own, with a pool whose connections are guarded. The pool uses a connection again
     only for the same scheme, host and port. Each redirect comes through here as a new request."""
 
-    def __init__(self, backend: _Backend, context: ssl.SSLContext) -> None:
+    def __init__(self, backend: _Backend, context: ssl.SSLContext, socket: str) -> None:
         super().__init__(verify=context, trust_env=False)
         # httpx offers no way to hand in the network; the rest of its transport is as it should be.
         self._pool = httpcore.AsyncConnectionPool(
@@ -137,6 +144,7 @@ class _Transport(httpx.AsyncHTTPTransport):
             max_keepalive_connections=5,
             keepalive_expiry=5.0,
             network_backend=backend,
+            uds=socket or None,
         )
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

@@ -70,6 +70,11 @@ TABLE: Mapping[str, BuiltinTool] = {
     "send_message": BuiltinTool("hermes_agent.tools.send", "messages"),
     "what_changed": BuiltinTool(f"{_SOURCES}.changes", "sources", in_prompt=False),
     "prometheus": BuiltinTool(f"{_SOURCES}.prometheus", "sources", in_prompt=False),
+    "kubernetes": BuiltinTool(f"{_SOURCES}.kubernetes", "sources", in_prompt=False),
+    "containers": BuiltinTool(f"{_SOURCES}.containers", "sources", in_prompt=False),
+    "git_host": BuiltinTool(f"{_SOURCES}.git_hosts.tool", "sources", in_prompt=False),
+    "open_pull_request": BuiltinTool(f"{_SOURCES}.git_hosts.tool", "sources", in_prompt=False),
+    "argocd": BuiltinTool(f"{_SOURCES}.argocd", "sources", in_prompt=False),
     "postgresql": BuiltinTool(
         f"{_SOURCES}.databases.postgresql", "sources", ("psycopg",), "sources", in_prompt=False
     ),

@@ -13,7 +13,6 @@ from msgspec import Struct
 from hermes_agent.core.errors import Retry, ToolError
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.sources import SourceKind, SourceSettings
-from hermes_agent.core.text.addresses import host_of
 from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tools import EgressCheck, ToolContext
 
@@ -49,7 +48,16 @@ class Source(Struct, frozen=True):
             ) from None
 
     async def text(self, method: str, path: str, **request: Any) -> str:
-        url = self.settings.url.rstrip("/") + path
+        answer, data = await self.reply(method, path, **request)
+        text = data.decode(errors="replace")
+        self.refuse(answer, text)
+        return text
+
+    async def reply(self, method: str, path: str, **request: Any) -> tuple[httpx.Response, bytes]:
+        """The answer, whatever its status, and its content."""
+        url, where = self.settings.url.rstrip("/") + path, {}
+        if self.settings.url.startswith("unix://"):
+            url, where = f"http://localhost{path}", {"socket": self.settings.url[7:]}
         seconds = self.settings.timeout_seconds
         headers = {**self._headers(), **request.pop("headers", {})}
         auth = (
@@ -57,10 +65,13 @@ class Source(Struct, frozen=True):
             if self.settings.user
             else None
         )
-        verify = tls(self.settings.ca_file) if url.startswith("https:") else False
+        own = request.pop("verify", None)
+        verify = (own or tls(self.settings.ca_file)) if url.startswith("https:") else False
         try:
             async with (
-                self.http(timeout=seconds, verify=verify, follow_redirects=False) as client,
+                self.http(
+                    timeout=seconds, verify=verify, follow_redirects=False, **where
+                ) as client,
                 client.stream(method, url, headers=headers, auth=auth, **request) as answer,
             ):
                 data = bytearray()
@@ -84,9 +95,7 @@ class Source(Struct, frozen=True):
             what = str(error) or error.__class__.__name__
             hint = f"`hermes sources test {self.name}` checks it"
             raise ToolError(f"cannot reach {self.label}: {what}", hint, "same") from None
-        text = data.decode(errors="replace")
-        self._refuse(answer, text)
-        return text
+        return answer, bytes(data)
 
     def secret(self, reference: str) -> str:
         """Replace each `secret:NAME` of a text; `ToolError` if one is not set."""
@@ -104,13 +113,13 @@ class Source(Struct, frozen=True):
 
     def check_reach(self, address: str = "") -> None:
         """For what does not go over HTTP: refuse a host that a rule denies."""
-        host = host_of(self.settings.url)
+        host = self.settings.destination
         if host and not self.reach(host, address or host, False):
             raise ToolError(f"a rule denies connections to {host!r}", retry="never")
 
     @property
     def label(self) -> str:
-        return f"{self.name} ({host_of(self.settings.url) or self.settings.kind})"
+        return f"{self.name} ({self.settings.destination or self.settings.kind})"
 
     def _headers(self) -> dict[str, str]:
         headers = {name: self.secret(value) for name, value in self.settings.headers.items()}
@@ -118,7 +127,7 @@ class Source(Struct, frozen=True):
             headers["Authorization"] = f"Bearer {self.secret(self.settings.token)}"
         return {"Accept": "application/json", **headers}
 
-    def _refuse(self, answer: httpx.Response, text: str) -> None:
+    def refuse(self, answer: httpx.Response, text: str) -> None:
         status = answer.status_code
         if answer.is_success:
             return

@@ -25,10 +25,23 @@ class SourceType(NamedTuple):
         return import_module(f"hermes_agent.tools.sources.{self.module}")
 
 
+_GIT_HOSTS: tuple[tuple[SourceKind, str, str], ...] = (
+    ("github", "GitHub", "https://api.github.com"),
+    ("gitlab", "GitLab", "https://gitlab.com"),
+    ("gitea", "Gitea", "https://gitea.example.com"),
+)
+
 TYPES: Mapping[SourceKind, SourceType] = {
     "prometheus": SourceType(
         "prometheus", "metrics, alerts and targets: Prometheus, VictoriaMetrics, Thanos, Mimir",
         "http://prometheus:9090", 9090, "/api/v1/status/buildinfo",
+    ),
+    "kubernetes": SourceType(
+        "kubernetes", "workloads, events, logs and Flux of a cluster", "https://cluster:6443"
+    ),
+    "containers": SourceType(
+        "containers", "containers of Docker or Podman: states, logs, events",
+        "unix:///var/run/docker.sock",
     ),
     "alertmanager": SourceType(
         "alertmanager", "alerts in groups, and silences",
@@ -52,5 +65,12 @@ TYPES: Mapping[SourceKind, SourceType] = {
     "redis": SourceType(
         "databases.redis", "Redis, Valkey: memory, clients, slow log, key sizes",
         "redis://cache:6379", 6379,
+    ),
+    **{
+        kind: SourceType("git_hosts.tool", f"commits, pull requests, CI, releases on {name}", url)
+        for kind, name, url in _GIT_HOSTS
+    },
+    "argocd": SourceType(
+        "argocd", "applications of Argo CD, and their deployments", "https://argocd.example.com"
     ),
 }  # fmt: skip

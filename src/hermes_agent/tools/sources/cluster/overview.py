@@ -1,0 +1,235 @@
+"""What is wrong in a cluster or a namespace, in one answer."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.text.format import shortened
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.tools.sources.cluster.client import LOG_GONE, ClusterApi, Object
+from hermes_agent.tools.sources.cluster.flux import flux_objects, flux_problems
+from hermes_agent.tools.sources.cluster.problems import (
+    ago,
+    claim_problems,
+    crashed_container,
+    event_time,
+    full_name,
+    grouped,
+    ingress_problems,
+    node_problems,
+    owned_by,
+    owner,
+    pod_problems,
+    service_problems,
+    stuck,
+    workload_problems,
+)
+from hermes_agent.tools.sources.redaction import text_without_secrets
+from hermes_agent.tools.sources.results import answer
+
+WARNINGS, LISTED, CRASHES, LAST_LINES = 15, 25, 4, 8
+EVENT_SECONDS = 3600.0
+KINDS = (
+    "pods", "deployments", "statefulsets", "daemonsets", "jobs", "persistentvolumeclaims",
+    "services", "endpoints", "ingresses", "resourcequotas",
+)  # fmt: skip
+
+
+async def overview(api: ClusterApi, namespace: str, now: float) -> ToolResult:
+    (lists, notes), (wide, denied), events = await asyncio.gather(
+        api.tried(KINDS, namespace),
+        _wide(api, namespace),
+        _warnings(api, namespace),
+    )
+    every = dict(zip(KINDS, lists, strict=True))
+    flux, more = await flux_objects(api, namespace)
+    pods = _pods(every["pods"], events, now)
+    sections = [
+        ("nodes", len(wide["nodes"]), _lines(wide["nodes"], node_problems, now)),
+        ("pods", len(every["pods"]), pods),
+        *(
+            (kind, len(every[kind]), _lines(every[kind], workload_problems, now))
+            for kind in ("deployments", "statefulsets", "daemonsets", "jobs")
+        ),
+        ("services", len(every["services"]), _services(every)),
+        ("ingresses", len(every["ingresses"]), _ingresses(every)),
+        (
+            "persistentvolumeclaims",
+            len(every["persistentvolumeclaims"]),
+            _claims(every["persistentvolumeclaims"], events, now),
+        ),
+        ("resourcequotas", len(every["resourcequotas"]), _quotas(every["resourcequotas"])),
+        ("namespaces", len(wide["namespaces"]), _lines(wide["namespaces"], stuck, now)),
+        ("Flux objects", len(flux), [line for one in flux for line in flux_problems(one, now)]),
+    ]
+    where = f"namespace {namespace}" if namespace else "all namespaces"
+    bad = [(name, lines) for name, _, lines in sections if lines]
+    counts = {name: sum(one.startswith("- ") for one in lines) for name, lines in bad}
+    well = [f"{count} {name}" for name, count, lines in sections if count and not lines]
+    told = ", ".join(f"{count} {name} in trouble" for name, count in counts.items())
+    text = [f"{where}: {told or 'no problem found'}"]
+    for name, lines in bad:
+        text += ["", f"{name}:", *lines[:LISTED]]
+        text += [f"… and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
+    text += await _last_words(api, every["pods"], now)
+    text += _warning_lines(events, now)
+    text += ["", f"nothing wrong with: {', '.join(well)}"] if well else []
+    return answer(api.source, "\n".join(text), counts, [*notes, *denied, *more])
+
+
+async def _wide(api: ClusterApi, namespace: str) -> tuple[dict[str, list[Object]], list[str]]:
+    """Nodes and namespaces; not everyone may see them."""
+    try:
+        nodes, spaces = await asyncio.gather(
+            api.items("nodes"),
+            api.items("namespaces", **_named(namespace)),
+        )
+    except ToolError as error:
+        return {"nodes": [], "namespaces": []}, [error.message]
+    return {"nodes": nodes, "namespaces": spaces}, []
+
+
+def _named(namespace: str) -> dict[str, str]:
+    return {"fieldSelector": f"metadata.name={namespace}"} if namespace else {}
+
+
+async def _warnings(api: ClusterApi, namespace: str) -> list[Object]:
+    try:
+        return await api.items("events", namespace, fieldSelector="type=Warning")
+    except ToolError:
+        return []  # told with the other kinds
+
+
+def _lines(objects: Sequence[Object], problems: Any, now: float) -> list[str]:
+    return [
+        f"- {full_name(one)}: {'; '.join(texts)}"
+        for one in objects
+        if (texts := problems(one, now))
+    ]
+
+
+def _pods(pods: Sequence[Object], events: Sequence[Object], now: float) -> list[str]:
+    """Those with a problem; pods of one owner with the same problem are one line."""
+    warned: dict[str, Object] = {}
+    for event in sorted(events, key=event_time):
+        warned[event["involvedObject"].get("uid", "")] = event
+    alike: dict[tuple[object, ...], list[tuple[Object, str]]] = defaultdict(list)
+    for pod in pods:
+        problems = pod_problems(pod, now)
+        if problems:
+            text = "; ".join(problems)
+            image = sorted(one.get("image", "") for one in pod["spec"]["containers"])
+            key = (pod["metadata"]["namespace"], owner(pod), text.split(",")[0], str(image))
+            alike[key if owner(pod)[0] else (full_name(pod),)].append((pod, text))
+    lines = []
+    for some in alike.values():
+        pod, text = some[0]
+        about = ", ".join(part for part in (owned_by(pod), _place(pod)) if part)
+        more = f" and {len(some) - 1} more like it" if len(some) > 1 else ""
+        lines.append(f"- {full_name(pod)}{more} ({about}): {text}")
+        last = warned.get(pod["metadata"].get("uid", ""))
+        message = (last or {}).get("message") or ""
+        if last is not None and message not in text:
+            when = f"event {ago(now - event_time(last))}"
+            lines.append(f"    {when}: {last.get('reason')}: {shortened(message, 400)}")
+    return lines
+
+
+def _place(pod: Object) -> str:
+    node = pod["spec"].get("nodeName")
+    return f"node {node}" if node else "no node"
+
+
+def _services(every: dict[str, list[Object]]) -> list[str]:
+    endpoints = {full_name(one): one for one in every["endpoints"]}
+    return [
+        f"- {full_name(one)}: {text}"
+        for one in every["services"]
+        for text in service_problems(one, endpoints, every["pods"])
+    ]
+
+
+def _ingresses(every: dict[str, list[Object]]) -> list[str]:
+    return [
+        f"- {full_name(one)}: {text}"
+        for one in every["ingresses"]
+        for text in ingress_problems(one, every["services"])
+    ]
+
+
+def _claims(claims: Sequence[Object], events: Sequence[Object], now: float) -> list[str]:
+    lines = []
+    for one in claims:
+        if texts := claim_problems(one, now):
+            why = [
+                event.get("message", "")
+                for event in sorted(events, key=event_time)
+                if event["involvedObject"].get("uid") == one["metadata"]["uid"]
+            ]
+            more = [f"    event: {shortened(why[-1], 400)}"] if why else []
+            lines += [f"- {full_name(one)}: {'; '.join(texts)}", *more]
+    return lines
+
+
+def _quotas(quotas: Sequence[Object]) -> list[str]:
+    lines = []
+    for one in quotas:
+        status = one.get("status", {})
+        used, hard = status.get("used", {}), status.get("hard", {})
+        full = [
+            f"{name} {used[name]} of {hard[name]}"
+            for name in hard
+            if used.get(name) == hard[name] != "0"
+        ]
+        lines += [f"- {full_name(one)} is full: {', '.join(full)}"] if full else []
+    return lines
+
+
+async def _last_words(api: ClusterApi, pods: Sequence[Object], now: float) -> list[str]:
+    """The ends of the logs of containers that crashed, one for each owner."""
+    chosen: dict[object, tuple[Object, str]] = {}
+    for pod in pods:
+        name = crashed_container(pod)
+        if name and pod_problems(pod, now):
+            chosen.setdefault(
+                (pod["metadata"]["namespace"], *owner(pod)) if owner(pod)[0] else full_name(pod),
+                (pod, name),
+            )
+    some = list(chosen.values())[:CRASHES]
+    texts = await asyncio.gather(*(last_words(api, pod, name) for pod, name in some))
+    lines = []
+    for (pod, name), text in zip(some, texts, strict=True):
+        if text:
+            lines += ["", f"the end of the log of {full_name(pod)}, container {name}:", text]
+    return lines
+
+
+async def last_words(api: ClusterApi, pod: Object, container: str) -> str:
+    data = pod["metadata"]
+    path = f"/api/v1/namespaces/{data['namespace']}/pods/{data['name']}/log"
+    for previous in ("true", "false"):
+        status, text = await api.reply(
+            path,
+            "*/*",
+            container=container,
+            previous=previous,
+            tailLines=LAST_LINES,
+            limitBytes=4000,
+        )
+        if status < 300 and text.strip() and not text.startswith(LOG_GONE):
+            return text_without_secrets(text.rstrip())
+    return ""
+
+
+def _warning_lines(events: Sequence[Object], now: float) -> list[str]:
+    rows = [row for row in grouped(events) if now - row[0] < EVENT_SECONDS]
+    if not rows:
+        return []
+    lines = ["", f"warning events of the last hour ({len(rows)} kinds):"]
+    for at, count, reason, whom, message, _ in rows[:WARNINGS]:
+        lines.append(
+            f"- {ago(now - at)}, {count} times, {whom}: {reason}: {shortened(message, 300)}"
+        )
+    return lines

@@ -1,0 +1,84 @@
+"""The tool that looks at a Kubernetes cluster through its API. It changes nothing and never shows
+what is in a Secret."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from hermes_agent.core.errors import ToolError
+from hermes_agent.core.tool_results import ToolResult
+from hermes_agent.core.tools import ToolContext, tool
+from hermes_agent.tools.sources.cluster import objects, workloads
+from hermes_agent.tools.sources.cluster.changes import find_changes as changes
+from hermes_agent.tools.sources.cluster.client import ClusterApi, connect
+from hermes_agent.tools.sources.cluster.credentials import server
+from hermes_agent.tools.sources.cluster.flux import flux
+from hermes_agent.tools.sources.cluster.overview import overview
+from hermes_agent.tools.sources.connection import Source, pick
+from hermes_agent.tools.sources.times import window
+
+__all__ = ["changes", "kubernetes", "server", "verify"]
+
+
+@tool(capabilities=("network",), repeatable=True, sources=("kubernetes",))
+async def kubernetes(
+    context: ToolContext,
+    action: Literal["overview", "get", "describe", "events", "logs", "rollout", "top", "flux"],
+    kind: str = "",
+    name: str = "",
+    namespace: str = "",
+    selector: str = "",
+    container: str = "",
+    previous: bool = False,
+    pattern: str = "",
+    since: str = "1h ago",
+    until: str = "now",
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 60,
+    source: str = "",
+) -> ToolResult:
+    """Look at a Kubernetes cluster; begin with overview. No `namespace` means all.
+    overview: everything that is wrong, why, and ends of crash logs. get: objects of a `kind` as a
+    table, or `name` as YAML. describe: one object with its problems, events, pods, endpoints.
+    events: of an object or all. logs: of a pod, or of all pods of a workload (`name` may be
+    deployment/web) or `selector`; lines that match the expression `pattern`; `previous` run.
+    rollout: revisions of a workload and what the last one changed. top: use of CPU and memory
+    (kind node: of nodes). flux: what Flux has applied."""
+    api, now = await connect(pick(context, source, "kubernetes")), context.clock()
+    if "/" in name:
+        kind, _, name = name.partition("/")
+    match action:
+        case "overview":
+            return await overview(api, namespace, now)
+        case "get":
+            return await objects.get(api, kind or "pods", name, namespace, selector, limit)
+        case "describe":
+            kind, name = kind or "pod", _needed(name, "name")
+            return await objects.describe(api, kind, name, namespace, now)
+        case "events":
+            span = window(since, until, now)
+            return await objects.events(api, kind, name, namespace, span, limit)
+        case "logs":
+            pods = await workloads.pods_for(api, kind, name, namespace, selector)
+            span = window(since, until, now)
+            return await workloads.logs(api, pods, container, previous, pattern, span, limit)
+        case "rollout":
+            return await workloads.rollout(api, kind, _needed(name, "name"), namespace, now)
+        case "top":
+            return await workloads.top(api, kind, namespace, limit)
+        case "flux":
+            return await flux(api, namespace, now)
+
+
+def _needed(value: str, name: str) -> str:
+    if not value:
+        raise ToolError(f"`{name}` is empty", "such as deployment/web", "changed")
+    return value
+
+
+async def verify(source: Source) -> str:
+    api: ClusterApi = await connect(source)
+    version = (await api.get("/version"))["gitVersion"]
+    nodes, denied = await api.reply("/api/v1/nodes", limit=500)
+    if nodes >= 300:
+        return f"answers; Kubernetes {version}; it may not list nodes"
+    return f"answers; Kubernetes {version}; {denied.count(chr(34) + 'nodeInfo' + chr(34))} nodes"
