@@ -134,6 +134,22 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("opensearch", {"action": "fields"}, "allow allow allow allow"),
     ("log_files", {"action": "tail", "path": "a.txt"}, "allow allow allow allow"),
     ("log_files", {"action": "tail", "path": ["a.txt", "/etc/shadow"]}, "deny deny deny deny"),
+    ("kubernetes", {"action": "overview"}, "allow allow allow allow"),
+    ("containers", {"action": "list"}, "allow allow allow allow"),
+    ("git_host", {"action": "recent"}, "allow allow allow allow"),
+    ("open_pull_request", {"title": "x", "head": "x"}, "ask ask deny allow"),
+    ("argocd", {"action": "applications"}, "allow allow allow allow"),
+    ("postgresql", {"action": "locks"}, "allow allow allow allow"),
+    ("mysql", {"action": "locks"}, "allow allow allow allow"),
+    ("redis", {"action": "slow"}, "allow allow allow allow"),
+    ("probe", {"target": "https://example.com/a"}, "ask ask deny allow"),
+    ("probe", {"target": "http://localhost:9090/"}, "allow allow allow allow"),
+    ("probe", {"target": "http://169.254.169.254/", "action": "http"}, "deny deny deny deny"),
+    ("make_image", {"prompt": "x", "path": "a.png"}, "ask ask deny allow"),
+    ("speak", {"text": "x", "path": "a.ogg"}, "ask allow deny allow"),
+    ("transcribe", {"path": "a.ogg"}, "allow allow allow allow"),
+    ("read_feed", {"url": "https://example.com/feed"}, "ask ask deny allow"),
+    ("calendar", {"url": "https://example.com/a.ics"}, "ask ask deny allow"),
 ]
 
 

@@ -17,10 +17,21 @@ LOOKING_TOOLS = frozenset(
     {"read_file", "search_files", "read_on", "todo", "skill", "write_skill", "memory", "recall",
      "delegate", "execute_code", "incident", "web_search", "web_fetch", "browser", "find_tools",
      "ask_user", "what_changed", "prometheus", "alertmanager", "journal", "log_files", "loki",
-     "opensearch"}
+     "opensearch", "kubernetes", "containers", "git_host", "argocd", "postgresql", "mysql", "redis",
+     "probe", "read_feed", "calendar", "transcribe"}
 )  # fmt: skip
 """Tools that change nothing themselves; the calls that they make are judged on their own."""
-CHANGING_TOOLS = frozenset({"write_file", "patch", "browser_act", "silence_alerts"})
+CHANGING_TOOLS = frozenset(
+    {
+        "write_file",
+        "patch",
+        "browser_act",
+        "silence_alerts",
+        "open_pull_request",
+        "make_image",
+        "speak",
+    }
+)
 SCRATCH = ("/tmp/", "/var/tmp/")  # noqa: S108 - output that is put there changes no system
 NOWHERE = ("/dev/null", "/dev/std", "/dev/fd/", "/dev/tty", "/proc/self/")
 
