@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.tools.sources.cluster.client import ClusterApi, Object, ResourceKind
 from hermes_agent.tools.sources.cluster.problems import ago, condition, full_name, said
@@ -19,7 +20,10 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 
 async def flux_objects(api: ClusterApi, namespace: str) -> tuple[list[Object], list[str]]:
     """All of them, and why some could not be had; nothing where there is no Flux."""
-    groups = await api.groups()
+    try:
+        groups = await api.groups()
+    except ToolError as error:
+        return [], [f"Flux was not looked for: {error.message}"]
     kinds: list[ResourceKind | str] = []
     for group, wanted in KINDS.items():
         if group in groups:
