@@ -106,6 +106,7 @@ async def test_no_tool_runs_when_the_gate_does_not_allow_it(tmp_path: Path, acti
         "mysql": {"action": "overview"},
         "redis": {"action": "overview"},
         "probe": {"target": "https://example.com"},
+        "remind": {"when": "30m", "text": "made"},
         "make_image": {"prompt": "made", "path": "made"},
         "speak": {"text": "made", "path": "made"},
         "transcribe": {"path": "seen"},

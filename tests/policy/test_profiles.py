@@ -145,6 +145,8 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
     ("probe", {"target": "https://example.com/a"}, "ask ask deny allow"),
     ("probe", {"target": "http://localhost:9090/"}, "allow allow allow allow"),
     ("probe", {"target": "http://169.254.169.254/", "action": "http"}, "deny deny deny deny"),
+    ("remind", {"when": "30m", "text": "x"}, "allow allow allow allow"),
+    ("remind", {"when": "30m", "text": "x", "target": "phone"}, "ask ask deny allow"),
     ("make_image", {"prompt": "x", "path": "a.png"}, "ask ask deny allow"),
     ("speak", {"text": "x", "path": "a.ogg"}, "ask allow deny allow"),
     ("transcribe", {"path": "a.ogg"}, "allow allow allow allow"),

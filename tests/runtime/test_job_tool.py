@@ -133,3 +133,28 @@ async def test_a_job_of_the_agent_runs_in_its_folder_and_reports_where_the_promp
         jobs = await place.jobs.jobs()
         assert [job.spec.deliver for job in jobs] == [("post",), ("local",)]
         assert {job.spec.folder for job in jobs} == {session.workspace}
+
+
+async def test_a_reminder_is_sent_later_word_for_word_and_asks_no_model(tmp_path: Path) -> None:
+    path = tmp_path / "acts.json"
+    words = "Send results to post, and drink some water"
+    calls = [
+        {"tool": "use_tool", "with": {"name": "remind", "arguments": arguments}}
+        for arguments in (
+            {"when": "30m", "text": words},
+            {"when": "30m", "text": words, "target": "post"},
+        )
+    ]
+    replies = [*({"calls": [call]} for call in calls), {"say": "ok"}]
+    path.write_text(json.dumps({"turns": [{"when": ".", "replies": replies}]}))
+    model = f"scripted/{path}"
+    async with workplace(tmp_path, model) as place:
+        session = await place.fixture.open(model)
+        await place.fixture.say(session, "remind me")
+        nowhere, added = await results(place, session.id)
+        assert "has no chat to remind in" in nowhere.text
+        assert added.ok
+        await place.pass_time(HOUR / 2)
+        (run,) = await place.ended()
+        assert (run.state, run.session) == ("done", "")
+        assert any(words in text for text in await place.texts())

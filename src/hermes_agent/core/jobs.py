@@ -41,6 +41,10 @@ Overlap = Literal["wait", "skip", "parallel"]
 in parallel."""
 
 
+REMINDER = "builtin:reminder"
+"""The script of a job whose prompt is sent as it is, without a model."""
+
+
 class JobSpec(Struct, frozen=True, omit_defaults=True):
     """Everything about a job except its schedule."""
 
@@ -80,6 +84,10 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     """Severity of the incident signal that failures raise until a run succeeds; empty for none."""
     keep_session: bool = False
     """Run in one conversation instead of a new one each time."""
+
+    @property
+    def is_reminder(self) -> bool:
+        return self.script == REMINDER
 
     @property
     def is_builtin(self) -> bool:

@@ -58,7 +58,7 @@ class Scripts:
         self._at_work: dict[int, Terminal] = {}
 
     async def builtin(self, job: Job) -> ScriptOutput:
-        text = await self._act(job)()
+        text = job.spec.prompt if job.spec.is_reminder else await self._act(job)()
         return ScriptOutput(text, bool(text))
 
     def _act(self, job: Job) -> Builtin:
@@ -96,6 +96,8 @@ class Scripts:
     async def foresee(self, job: Job) -> str:
         """Why the gate would deny the script, as far as that is known now. Raises if its policy
         does not exist."""
+        if job.spec.is_reminder:
+            return ""
         if job.spec.is_builtin:
             self._act(job)
             return ""

@@ -6,14 +6,16 @@ from typing import Any
 import msgspec
 
 from hermes_agent.core.errors import HermesError, ToolError
-from hermes_agent.core.jobs import JobSpec
+from hermes_agent.core.jobs import REMINDER, JobSpec
 from hermes_agent.core.records import Session
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import Provenance
 from hermes_agent.host.context import RuntimeContext
+from hermes_agent.host.outbound import ORIGIN
 from hermes_agent.jobs.messages import cut, stamp, title
 from hermes_agent.jobs.service import JobService, JobView, RunReport
 
+HERE = "here"
 RUNS = 10
 SHOWN = 500
 """Characters of a result in a list."""
@@ -38,6 +40,8 @@ class JobTool:
         match action:
             case "add":
                 return await self._add(service, given, by)
+            case "remind":
+                return await self._remind(service, given, by)
             case "list":
                 found = await service.all()
                 text = "\n".join(_line(one) for one in found) or "no jobs"
@@ -76,6 +80,21 @@ class JobTool:
         who, origin = f"agent:{by.session}", await self._origin()
         when = str(given["when"])
         return _result(await service.add(spec, when, zone, who, origin, key, reads_delivery=True))
+
+    async def _remind(
+        self, service: JobService, given: Mapping[str, Any], by: Provenance
+    ) -> ToolResult:
+        target, origin = str(given["target"]), await self._origin()
+        if target == HERE and not origin:
+            hint = "name a channel or `phone` as the target"
+            raise ToolError("this session has no chat to remind in", hint, "changed")
+        deliver = (ORIGIN if target == HERE else target,)
+        spec = JobSpec(
+            prompt=str(given["prompt"]), name=str(given["name"]), deliver=deliver, script=REMINDER,
+            script_only=True, policy=self._session.policy,
+        )  # fmt: skip
+        key, when = f"tool:{by.session}/{by.effect}", str(given["when"])
+        return _result(await service.add(spec, when, "", f"agent:{by.session}", origin, key))
 
     async def _origin(self) -> str:
         """The chat that the session is bound to."""

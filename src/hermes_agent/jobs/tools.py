@@ -32,3 +32,16 @@ async def task(
     given = {"name": name, "when": when, "prompt": prompt, "options": options}
     by = Provenance(context.session, context.effect, context.services.model)
     return await context.services.jobs.act(action, given, by)
+
+
+@tool(recover=_recover)
+async def remind(
+    context: ToolContext, when: str, text: str, target: str = "here", name: str = ""
+) -> ToolResult:
+    """Send a message later, without waking you: "in 20m", "tomorrow at 9", "weekdays at 8".
+    `target`: this chat, the owner's `phone`, or a channel. `task` changes and removes it."""
+    if context.services.jobs is None:
+        raise ToolError("this session has no jobs", "do without them", "never")
+    given = {"name": name or f"remind: {text[:40]}", "when": when, "prompt": text, "target": target}
+    by = Provenance(context.session, context.effect, context.services.model)
+    return await context.services.jobs.act("remind", given, by)

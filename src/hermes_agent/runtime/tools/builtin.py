@@ -83,6 +83,7 @@ TABLE: Mapping[str, BuiltinTool] = {
     ),
     "redis": BuiltinTool(f"{_SOURCES}.databases.redis", "sources", in_prompt=False),
     "probe": BuiltinTool(f"{_SOURCES}.probe", "sources", in_prompt=False),
+    "remind": BuiltinTool("hermes_agent.jobs.tools", "tasks", in_prompt=False),
     "make_image": BuiltinTool("hermes_agent.tools.media", "media", in_prompt=False),
     "speak": BuiltinTool("hermes_agent.tools.media", "media", in_prompt=False),
     "transcribe": BuiltinTool("hermes_agent.tools.media", "media", in_prompt=False),

@@ -87,8 +87,8 @@ def plot(values: Sequence[float]) -> str:
 
 
 def timeline(changes: Iterable[Change]) -> str:
+    """In order of time; of many, the latest."""
     rows = sorted(changes, key=lambda one: one.time)
-    return table(
-        ("time", "what", "who", "link"),
-        [(stamp(one.time), one.what, one.who, one.link) for one in rows],
-    )
+    shown = [(stamp(one.time), one.what, one.who, one.link) for one in rows[-ROWS:]]
+    earlier = f"… {len(rows) - ROWS} earlier\n" if len(rows) > ROWS else ""
+    return earlier + table(("time", "what", "who", "link"), shown)
