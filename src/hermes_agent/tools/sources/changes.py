@@ -1,6 +1,7 @@
 """What changed around a time, asked of all sources at once."""
 
 import asyncio
+import logging
 from typing import Annotated
 
 from msgspec import Meta
@@ -12,6 +13,8 @@ from hermes_agent.tools.sources.connection import Source, configured
 from hermes_agent.tools.sources.registry import TYPES
 from hermes_agent.tools.sources.results import Change, answer, timeline
 from hermes_agent.tools.sources.times import Window, moment
+
+log = logging.getLogger("hermes.tools")
 
 SECONDS = 30.0
 """How long one source may take."""
@@ -67,3 +70,6 @@ async def _asked(source: Source, span: Window) -> tuple[list[Change], str]:
         return [], error.message
     except TimeoutError:
         return [], f"it took longer than {SECONDS:.0f} s"
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        log.info("%s answers oddly", source.name, exc_info=True)
+        return [], "its answer does not have the expected form"
