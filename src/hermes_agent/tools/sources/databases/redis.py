@@ -203,17 +203,15 @@ class Replies:
                 return rest
             case b"-":
                 raise _Refused(rest)
-            case b":" | b"$" | b"*" if not re.fullmatch(r"-?\d{1,19}", rest):
-                pass
-            case b":":
+            case b":" if re.fullmatch(r"-?\d{1,19}", rest):
                 return int(rest)
-            case b"$" if rest == "-1":
+            case b"$" | b"*" if rest == "-1":
                 return None
-            case b"$":
-                self._take(abs(int(rest)), depth)
-                data = (await self._reader.readexactly(abs(int(rest)) + 2))[:-2]
+            case b"$" if re.fullmatch(r"\d{1,19}", rest):
+                self._take(int(rest), depth)
+                data = (await self._reader.readexactly(int(rest) + 2))[:-2]
                 return data.decode(errors="surrogateescape")
-            case b"*":
+            case b"*" if re.fullmatch(r"\d{1,19}", rest):
                 return [await self.read(depth + 1) for _ in range(int(rest))]
         raise _Refused(f"an answer that is not Redis's: {line[:40]!r}")
 
