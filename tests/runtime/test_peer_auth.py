@@ -2,9 +2,13 @@
 
 import json
 import os
+import signal
+import socket
 import sys
+from pathlib import Path
 
 from hermes_agent.host.inspect import is_agents_command
+from hermes_agent.host.paths import socket_paths
 from tests.faults.harness import Case, wait_until
 
 
@@ -45,3 +49,19 @@ def test_a_command_that_was_allowed_cannot_approve_the_next(one: Case) -> None:
 def test_the_user_s_own_processes_are_not_the_agent_s() -> None:
     assert not is_agents_command(os.getpid())
     assert not is_agents_command(2**30)
+
+
+def test_a_socket_inherited_from_who_connected_it_only_reads(one: Case) -> None:
+    one.start()
+    assert one.send("m1")
+    with socket.socket(socket.AF_UNIX) as client:
+        os.kill(one.pid, signal.SIGSTOP)  # it accepts once the child is gone
+        if (child := os.fork()) == 0:
+            client.connect(
+                next(path for path in socket_paths(str(one.home)) if Path(path).exists())
+            )
+            os._exit(0)
+        os.waitpid(child, 0)
+        os.kill(one.pid, signal.SIGCONT)
+        client.sendall(b"GET /v1/questions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 403")

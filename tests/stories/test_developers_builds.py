@@ -16,6 +16,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Reply, Request, ToolCall, ToolMessage
 from hermes_agent.models.media.speaking import speak
 from hermes_agent.models.media.transcription import transcribe
+from hermes_agent.runtime.background_commands import WAKES
 from tests.support.cli import Hermes, Pane, wait_until
 from tests.support.fake_channel import room
 from tests.support.openai_server import OpenAIServer
@@ -288,6 +289,34 @@ async def test_a_model_that_asked_to_be_woken_gets_a_turn_with_the_end(tmp_path:
         assert [one.source for one in taken] == ["test", "command"]
         assert ENDED.search(taken[1].text)
         assert not await h.runtime.context.store.background_commands()
+
+
+@pytest.mark.slow
+async def test_a_model_that_wakes_itself_again_and_again_comes_to_rest(tmp_path: Path) -> None:
+    command = "until [ -e go ]; do sleep 0.02; done; rm go"
+    again = {"tool": "terminal", "with": {"command": command, "background": True, "wake": True}}
+    replies = [{"calls": [again]}, {"say": "Waiting"}]
+    path = tmp_path / "again.json"
+    path.write_text(json.dumps({"turns": [{"when": ".", "replies": replies}]}))
+    async with open_runtime(tmp_path) as h:
+        session = await h.open(f"scripted/{path}")
+        await h.say(session, "build it")
+        for turns in range(1, WAKES + 2):
+
+            async def waiting(turns: int = turns) -> bool:
+                journal = await h.journal(session)
+                return sum(isinstance(one, ev.TurnFinished) for one in journal) == turns
+
+            await until_async(waiting)
+            (h.work / "go").touch()
+
+        async def ended() -> bool:
+            ends = [one for one in await h.journal(session) if isinstance(one, ev.CommandEnded)]
+            return [one.wake for one in ends] == [*[True] * WAKES, False]
+
+        await until_async(ended)
+        taken = [one for one in await h.journal(session) if isinstance(one, ev.MessageTaken)]
+        assert [one.source for one in taken] == ["test", *["command"] * WAKES]
 
 
 async def test_a_working_model_reads_the_end_with_its_next_results(tmp_path: Path) -> None:

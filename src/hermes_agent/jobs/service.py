@@ -97,7 +97,14 @@ class JobService:
             raise UsageError(f"{when!r} is never due", "name a time in the future")
         await self._check(spec, schedule, origin)
         if reads_delivery:
-            spec = self._with_delivery(spec, origin)[0]
+            spec, delivery = self._with_delivery(spec, origin)
+            if by.startswith("agent:") and any(":" in target for target in delivery.deliver):
+                # The agent may have pasted the words from elsewhere: an address is for people to
+                # see, and for rules to judge, where it is one.
+                raise UsageError(
+                    f"the prompt says where results go: {', '.join(delivery.deliver)}",
+                    "name that in `deliver`, or `origin` for this chat",
+                )
         job = await self._store.add(spec, schedule, by, origin, first, key, paused)
         self._jobs.wake()
         return await self._shown(job)

@@ -6,7 +6,7 @@ import logging
 
 from hermes_agent.core.command_results import ended, ended_notice, ended_text
 from hermes_agent.core.errors import HermesError, NotFound
-from hermes_agent.core.events import CommandEnded
+from hermes_agent.core.events import CommandEnded, MessageTaken
 from hermes_agent.core.gateway import chat_of
 from hermes_agent.core.protocols import CommandState
 from hermes_agent.core.records import BackgroundCommand, Session, SessionMessage
@@ -21,6 +21,9 @@ log = logging.getLogger("hermes.commands")
 
 SOURCE = "command"
 """The source of the message that wakes a model."""
+WAKES = 20
+"""How often commands may wake a session before somebody writes to it: a model that starts the next
+command whenever it is woken would spend money for ever."""
 FOLLOW_SECONDS = 60.0
 ASKING_SECONDS = 0.1
 RETRY_SECONDS = (2.0, 60.0)
@@ -82,8 +85,17 @@ class BackgroundCommands:
             await asyncio.sleep(ASKING_SECONDS)
         now = await self._command(command.id)
         wake = now.wake and not now.known and self._sessions.can_run(root)
+        if wake and await self._woken_alone(root):
+            log.warning("session %s was woken %d times in a row; not again", root.id, WAKES)
+            wake = False
         event = ended(state, command.terminal, self._context.redact, wake=wake, known=now.known)
         await self._turns.add(root, event)
+
+    async def _woken_alone(self, root: Session) -> bool:
+        """Whether commands have sent all of the last messages."""
+        events = [one.event for one in await self._context.store.events(root.id)]
+        sources = [one.source for one in events if isinstance(one, MessageTaken)][-WAKES:]
+        return len(sources) == WAKES and set(sources) == {SOURCE}
 
     async def _end_of(self, command: BackgroundCommand, session: Session) -> CommandState:
         pause, longest = RETRY_SECONDS

@@ -69,6 +69,14 @@ def _postgres(folder: Path, how: dict[str, Any]) -> Iterator[str]:
             owner.execute("insert into orders select n, 'x' from generate_series(1, 300) n")
             owner.execute("create role looker login")
             owner.execute("grant pg_monitor, pg_read_all_data to looker")
+            owner.execute("create role deputy login in role owner")
+            owner.execute("create role standby login replication")
+            owner.execute("create role shop login")
+            owner.execute("grant insert on orders to shop")
+            owner.execute("create role caller login")
+            owner.execute("create extension dblink")
+            owner.execute("revoke execute on all functions in schema public from public")
+            owner.execute("grant execute on function dblink(text, text) to caller")
         yield url
 
 
@@ -102,7 +110,7 @@ async def test_postgresql_shows_sizes_and_what_no_index_helps(orders: Observer) 
     result = await orders.call(postgresql, action="sizes")
     assert "public.orders" in result.text
     slow = await orders.call(postgresql, action="slow")
-    assert "statements by total time: PostgreSQL answers: relation" in slow.text
+    assert 'statements by total time: PostgreSQL answers: "relation' in slow.text
     assert "[" in slow.text
 
 
@@ -115,11 +123,25 @@ async def test_postgresql_shows_sizes_and_what_no_index_helps(orders: Observer) 
         "commit; delete from orders",
         "copy orders to program 'touch /tmp/x'",
         "select pg_reload_conf()",
+        "do $$ begin perform pg_advisory_lock(1); end $$",
+        "prepare transaction 'x'",
+        "with gone as (delete from orders returning *) select * from gone",
+        "select set_config('transaction_read_only', 'off', false), lo_creat(-1)",
+        "select * from orders for update",
     ],
 )
 async def test_a_statement_changes_nothing_in_postgresql(orders: Observer, statement: str) -> None:
-    with pytest.raises(ToolError, match="PostgreSQL answers"):
+    with pytest.raises(ToolError, match=r"PostgreSQL answers|not a statement that reads"):
         await orders.call(postgresql, action="query", query=statement)
+
+
+async def test_only_the_first_rows_of_a_large_result_are_fetched(orders: Observer) -> None:
+    large = "select generate_series(1, 100000000), repeat('x', 1000)"
+    result = await orders.call(postgresql, action="query", query=large, limit=2)
+    assert result.data["rows"] == 200
+    wide = "select generate_series(1, 1000), repeat('x', 10000000)"
+    result = await orders.call(postgresql, action="query", query=wide, limit=2)
+    assert result.data["rows"] == 2
 
 
 async def test_a_statement_that_reads_is_a_table(orders: Observer) -> None:
@@ -130,15 +152,25 @@ async def test_a_statement_that_reads_is_a_table(orders: Observer) -> None:
     assert "only the first 200 rows were read" in result.text
 
 
+@pytest.mark.parametrize(
+    ("user", "power"),
+    [
+        ("owner", "is a superuser"),
+        ("deputy", "is a superuser"),
+        ("standby", "may replicate"),
+        ("shop", "can write to orders"),
+        ("caller", "may call public.dblink"),
+    ],
+)
 async def test_statements_need_an_account_that_can_only_read(
-    observer: Observer, postgres: str
+    observer: Observer, postgres: str, user: str, power: str
 ) -> None:
-    observer.sources["db"] = SourceSettings(kind="postgresql", url=postgres, user="owner")
-    with pytest.raises(ToolError, match="is a superuser") as caught:
+    observer.sources["db"] = SourceSettings(kind="postgresql", url=postgres, user=user)
+    with pytest.raises(ToolError, match=power) as caught:
         await observer.call(postgresql, action="query", query="select 1")
     assert "grant pg_monitor" in caught.value.hint
     [source] = configured(observer.context(), ["postgresql"])
-    assert "the account is a superuser" in await postgresql_source.verify(source)
+    assert f"the account {power}" in await postgresql_source.verify(source)
 
 
 async def test_a_started_server_is_a_change(orders: Observer) -> None:
@@ -216,6 +248,13 @@ def _mariadb(folder: Path, how: dict[str, Any]) -> Iterator[str]:
                 cursor.execute("create table shop.orders (id int primary key) engine=innodb")
                 cursor.execute("insert into shop.orders values (1), (2)")
                 cursor.execute("create user looker@localhost identified by 'sesame'")
+                cursor.execute("create sequence shop.number")
+                cursor.execute("create role files")
+                cursor.execute("grant file on *.* to files")
+                cursor.execute("create user clerk@localhost")
+                cursor.execute("grant files to clerk@localhost")
+                cursor.execute("grant select on shop.* to clerk@localhost")
+                cursor.execute("set default role files for clerk@localhost")
                 cursor.execute(
                     "grant select, process, replication client on *.* to looker@localhost"
                 )
@@ -238,10 +277,19 @@ async def test_mariadb_shows_locks_and_runs_only_what_reads(
     for statement in ("delete from orders", "set global read_only = 1", "kill 1"):
         with pytest.raises(ToolError, match="not a statement that reads"):
             await observer.call(mysql, action="query", query=statement)
+    for statement in ("select * from orders for/**/share", "select nextval(number)"):
+        with pytest.raises(ToolError, match="not a statement that only reads"):
+            await observer.call(mysql, action="query", query=statement)
     with pytest.raises(ToolError):
         await observer.call(mysql, action="query", query="select 1; drop table orders")
+    large = "select * from seq_1_to_100000000"
+    found = await observer.call(mysql, action="query", query=large)
+    assert found.data["rows"] == 200
     changed = await observer.call(what_changed, around="now", minutes=10)
     assert "db: table shop.orders was created or altered" in changed.text
+    observer.sources["db"] = SourceSettings(kind="mysql", url=mariadb, user="clerk")
+    with pytest.raises(ToolError, match="has FILE"):
+        await observer.call(mysql, action="query", query="select 1")
     observer.sources["db"] = SourceSettings(kind="mysql", url=mariadb, user="root")
     with pytest.raises(ToolError, match="ALL PRIVILEGES"):
         await observer.call(mysql, action="query", query="select 1")

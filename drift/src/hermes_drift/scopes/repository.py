@@ -14,7 +14,8 @@ VERSIONS = 50
 """How many commits of a file are searched for the live version."""
 QUIET = {
     "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1", "LC_ALL": "C.UTF-8",
+    "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_NO_REPLACE_OBJECTS": "1",
+    "LC_ALL": "C.UTF-8",
 }  # fmt: skip
 
 

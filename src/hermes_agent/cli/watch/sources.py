@@ -16,6 +16,7 @@ from hermes_agent.cli.home import home_and_settings, write_setting
 from hermes_agent.cli.output.formatting import table
 from hermes_agent.cli.output.progress import Progress
 from hermes_agent.core.errors import NotFound, UsageError
+from hermes_agent.core.text.terminal import clean
 
 if TYPE_CHECKING:
     from hermes_agent.core.settings.root import Settings
@@ -178,7 +179,7 @@ def _test(options: argparse.Namespace) -> int:
         _known(name, settings)
     with Progress("asking"):
         rows = asyncio.run(_checked(names))
-    cells = [(row["name"], row["kind"], "ok" if row["ok"] else "fails", row["what"])
+    cells = [(row["name"], row["kind"], "ok" if row["ok"] else "fails", clean(row["what"]))
              for row in rows]  # fmt: skip
     text = table(("source", "kind", "", ""), cells) if rows else "no sources"
     text += "".join(f"\nhint: {row['name']}: {row['hint']}" for row in rows if row["hint"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from hermes_agent.host.inspect import is_agents_command
+from hermes_agent.host.inspect import alive, is_agents_command
 
 if TYPE_CHECKING:
     from uvicorn._types import (
@@ -45,9 +45,15 @@ class OwnerOnlyProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         peer = transport.get_extra_info("socket")
-        if peer is not None and is_agents_command(_pid_of(peer)):
+        if peer is not None and _may_only_read(_pid_of(peer)):
             self.app = _reads_only(self.app)
         super().connection_made(transport)
+
+
+def _may_only_read(pid: int) -> bool:
+    """Whoever has ended after connecting cannot be told from a command of the agent: its socket may
+    be in other hands."""
+    return is_agents_command(pid) or not alive(pid)
 
 
 def _reads_only(app: "ASGI3Application") -> "ASGI3Application":

@@ -1,6 +1,7 @@
 """What changed around a time, on the terminal's machine and in all sources at once."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable
 from typing import Annotated
 
@@ -14,6 +15,8 @@ from hermes_agent.tools.sources.machine_changes import machine_changes
 from hermes_agent.tools.sources.registry import TYPES
 from hermes_agent.tools.sources.results import Change, answer, timeline
 from hermes_agent.tools.sources.times import Window, moment
+
+log = logging.getLogger("hermes.tools")
 
 SECONDS = 30.0
 """How long one source may take."""
@@ -73,3 +76,6 @@ async def _asked(changes: Awaitable[list[Change]]) -> tuple[list[Change], str]:
         return [], error.message
     except TimeoutError:
         return [], f"it took longer than {SECONDS:.0f} s"
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        log.info("a source answers oddly", exc_info=True)
+        return [], "its answer does not have the expected form"

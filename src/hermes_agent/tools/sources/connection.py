@@ -1,5 +1,6 @@
 """Connects to a source of the settings: finds it by name, asks it over HTTP, reads JSON."""
 
+import asyncio
 import json
 import re
 import ssl
@@ -14,7 +15,9 @@ from hermes_agent.core.errors import Retry, ToolError
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.sources import SourceKind, SourceSettings
 from hermes_agent.core.text.format import shortened
+from hermes_agent.core.text.terminal import clean
 from hermes_agent.core.tools import EgressCheck, ToolContext
+from hermes_agent.tools.web.client import BoundedBody
 
 ANSWER_BYTES = 20_000_000
 TROUBLE_CHARS = 300
@@ -41,10 +44,9 @@ class Source(Struct, frozen=True):
         text = await self.text(method, path, **request)
         try:
             return json.loads(text) if text.strip() else None
-        except ValueError:
-            what = shortened(text, TROUBLE_CHARS)
+        except (ValueError, RecursionError):
             raise ToolError(
-                f"{self.label} did not answer with JSON: {what}", retry="changed"
+                f"{self.label} did not answer with JSON: {quoted(text)}", retry="changed"
             ) from None
 
     async def text(self, method: str, path: str, **request: Any) -> str:
@@ -69,20 +71,21 @@ class Source(Struct, frozen=True):
         verify = (own or tls(self.settings.ca_file)) if url.startswith("https:") else False
         try:
             async with (
+                asyncio.timeout(seconds),
                 self.http(
                     timeout=seconds, verify=verify, follow_redirects=False, **where
                 ) as client,
                 client.stream(method, url, headers=headers, auth=auth, **request) as answer,
             ):
-                data = bytearray()
-                async for piece in answer.aiter_bytes():
-                    data += piece
-                    if len(data) > ANSWER_BYTES:
+                body = BoundedBody(answer.headers.get("content-encoding", ""), ANSWER_BYTES)
+                async for piece in answer.aiter_raw():
+                    body.add(piece)
+                    if body.cut:
                         raise ToolError(
                             f"{self.label} answers with more than {ANSWER_BYTES // 1_000_000} MB",
                             "ask for less: a shorter time or fewer series", "changed",
                         )  # fmt: skip
-        except httpx.TimeoutException:
+        except (TimeoutError, httpx.TimeoutException):
             raise ToolError(
                 f"{self.label} took longer than {seconds:.0f} s", retry="same"
             ) from None
@@ -91,11 +94,14 @@ class Source(Struct, frozen=True):
             raise ToolError(
                 f"{self.label} has an invalid address: {error}", hint, "never"
             ) from None
+        except (httpx.LocalProtocolError, UnicodeError):  # what it says has the header in it
+            what = f"a header for {self.label} has characters that HTTP does not allow"
+            raise ToolError(what, "check its headers and secrets", "never") from None
         except httpx.HTTPError as error:
             what = str(error) or error.__class__.__name__
             hint = f"`hermes sources test {self.name}` checks it"
             raise ToolError(f"cannot reach {self.label}: {what}", hint, "same") from None
-        return answer, bytes(data)
+        return answer, bytes(body.data)
 
     def secret(self, reference: str) -> str:
         """Replace each `secret:NAME` of a text; `ToolError` if one is not set."""
@@ -125,7 +131,7 @@ class Source(Struct, frozen=True):
         headers = {name: self.secret(value) for name, value in self.settings.headers.items()}
         if self.settings.token:
             headers["Authorization"] = f"Bearer {self.secret(self.settings.token)}"
-        return {"Accept": "application/json", **headers}
+        return {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", **headers}
 
     def refuse(self, answer: httpx.Response, text: str) -> None:
         status = answer.status_code
@@ -136,10 +142,18 @@ class Source(Struct, frozen=True):
             raise ToolError(f"{self.label} refuses access ({status})", hint, "never")
         if answer.is_redirect:
             where = answer.headers.get("location", "")
-            raise ToolError(f"{self.label} redirects to {where}", "set that as its url", "never")
-        what = shortened(text, TROUBLE_CHARS) or answer.reason_phrase
+            raise ToolError(
+                f"{self.label} redirects to {quoted(where)}", "set that as its url", "never"
+            )
+        what = quoted(text or answer.reason_phrase)
         retry: Retry = "same" if status in (429, 502, 503, 504) else "changed"
         raise ToolError(f"{self.label} answers {status}: {what}", retry=retry)
+
+
+def quoted(text: str) -> str:
+    """What a server said, on one line, as a message of ours can hold it: the quotation marks show
+    whose words they are."""
+    return json.dumps(clean(shortened(text, TROUBLE_CHARS)), ensure_ascii=False)
 
 
 @cache

@@ -16,9 +16,12 @@ from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
 from hermes_agent.tools.sources.results import answer, table
+from hermes_agent.tools.web.client import BoundedBody
 
 SECONDS = 10.0
 BODY_BYTES = 20_000
+REDIRECTS = 10
+REQUEST = {"Accept": "*/*", "Accept-Encoding": "gzip, deflate"}
 HEADERS = (
     "server", "content-type", "location", "retry-after", "cache-control", "via", "x-request-id",
     "www-authenticate", "age",
@@ -38,12 +41,13 @@ async def probe(
     if context.http is None or context.reach is None:
         raise ToolError("the network is not available here", retry="never")
     host = host_of(target)
-    if not host:
+    url = target if "://" in target else f"https://{target}"
+    if not host or host != host_of(url):
         raise ToolError(
             f"no host in {target!r}", "such as https://shop.example or db:5432", "changed"
         )
     asked: dict[str, Callable[[], Awaitable[ToolResult]]] = {
-        "http": lambda: _http(context, target),
+        "http": lambda: _http(context, url),
         "tls": lambda: _tls(context, host, _port(target, 443)),
         "dns": lambda: _dns(host),
         "port": lambda: _open(context, host, _port(target, 0)),
@@ -51,6 +55,9 @@ async def probe(
     try:
         async with asyncio.timeout(SECONDS * 2):
             return await asked[action]()
+    except UnicodeError:
+        what = f"not a valid host name: {shortened(host, 100)!r}"
+        raise ToolError(what, retry="changed") from None
     except TimeoutError:
         raise ToolError(f"{host} did not answer within {SECONDS * 2:.0f} s", retry="same") from None
 
@@ -83,32 +90,38 @@ async def _addresses(context: ToolContext, host: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-async def _http(context: ToolContext, target: str) -> ToolResult:
+async def _http(context: ToolContext, url: str) -> ToolResult:
     import httpx
 
-    url = target if "://" in target else f"https://{target}"
+    _port(url, 443)
     assert context.http is not None
     began = time.perf_counter()
     rows: list[tuple[str, object]] = []
     try:
-        async with (
-            context.http(timeout=SECONDS, follow_redirects=True) as client,
-            client.stream("GET", url, headers={"Accept": "*/*"}) as got,
-        ):
-            first = time.perf_counter() - began
-            body = bytearray()
-            async for piece in got.aiter_bytes():
-                body += piece
-                if len(body) >= BODY_BYTES:
+        async with context.http(timeout=SECONDS) as client:
+            got = await client.send(client.build_request("GET", url, headers=REQUEST), stream=True)
+            for _ in range(REDIRECTS):
+                there = got.next_request
+                # The gate has judged this host; another one is for another call.
+                if there is None or host_of(str(there.url)) != host_of(url):
                     break
-    except httpx.HTTPError as error:
+                await got.aclose()
+                got = await client.send(there, stream=True)
+            first = time.perf_counter() - began
+            body = BoundedBody(got.headers.get("content-encoding", ""), BODY_BYTES)
+            async for piece in got.aiter_raw():
+                body.add(piece)
+                if body.cut:
+                    break
+            await got.aclose()
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
         seconds = time.perf_counter() - began
         what = str(error) or type(error).__name__
         return answer("probe", f"{url} failed after {seconds:.2f} s: {what}", {"ok": False})
     rows += [("status", f"{got.status_code} {got.reason_phrase}"), ("first byte", f"{first:.3f} s")]
-    rows += [("redirected to", str(got.url))] if got.history else []
+    rows += [("redirected to", str(got.url))] if str(got.url) != url else []
     rows += [(name, got.headers[name]) for name in HEADERS if name in got.headers]
-    text = f"{table(('', url), rows)}\n\n{shortened(body.decode(errors='replace'), 600)}"
+    text = f"{table(('', url), rows)}\n\n{shortened(body.data.decode(errors='replace'), 600)}"
     return answer("probe", text, {"ok": got.is_success, "status": got.status_code})
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, pick
+from hermes_agent.tools.sources.connection import Source, pick, quoted
 from hermes_agent.tools.sources.results import Change, answer, number, plot, table
 from hermes_agent.tools.sources.times import Window, moment, parsed, stamp, window
 
@@ -56,7 +56,7 @@ def _needed(query: str) -> str:
 async def _ask(source: Source, path: str, **params: Any) -> Any:
     reply = await source.get(f"/api/v1/{path}", params)
     if not isinstance(reply, dict) or reply.get("status") != "success":
-        raise ToolError(f"{source.label} answers: {reply}", retry="changed")
+        raise ToolError(f"{source.label} answers: {quoted(str(reply))}", retry="changed")
     return reply["data"]
 
 

@@ -12,6 +12,8 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _AGO = re.compile(r"(?:now\s*)?-?\s*(\d+(?:\.\d+)?)\s*([smhdw])[a-z]*(?:\s+ago)?", re.IGNORECASE)
 _CLOCK = re.compile(r"(?:(yesterday|today)\s+)?(\d{1,2}):(\d{2})(?::(\d{2}))?", re.IGNORECASE)
 HINT = "such as now, 15m ago, 03:12, 2026-11-19 03:12 or 2026-11-19T03:12:00Z"
+LATEST = 250_000_000_000.0
+"""In the year 9892: later ones cannot be written in every zone."""
 
 
 class Window(Struct, frozen=True):
@@ -40,6 +42,12 @@ class Window(Struct, frozen=True):
 def moment(text: str, now: float) -> float:
     """Seconds since the epoch. Times without a zone are those of this machine; a time of day is the
     latest one that is not ahead."""
+    if 0 <= (at := _moment(text, now)) < LATEST:
+        return at
+    raise ToolError(f"not a valid time: {text!r}", HINT, "changed")
+
+
+def _moment(text: str, now: float) -> float:
     text = text.strip()
     if text.lower() in ("", "now"):
         return now
@@ -89,9 +97,10 @@ def parsed(text: str) -> float:
     """A time that a source wrote; 0 if there is none or it cannot be read."""
     try:
         # Go writes nine digits of a second; Python reads six.
-        return datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text)).timestamp()
+        at = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text)).timestamp()
     except (ValueError, OverflowError):
         return 0.0
+    return at if 0 <= at < LATEST else 0.0
 
 
 def epoch(value: object) -> float:
@@ -104,4 +113,4 @@ def epoch(value: object) -> float:
         return 0.0
     while time > 1e11:
         time /= 1000
-    return time
+    return time if 0 <= time < LATEST else 0.0

@@ -91,7 +91,7 @@ async def ask(
 async def _received(
     response: httpx.Response, most: int, check: Callable[[WebResponse], None] | None
 ) -> WebResponse:
-    body = _Body(response.headers.get("content-encoding", ""), most)
+    body = BoundedBody(response.headers.get("content-encoding", ""), most)
     facts = (str(response.url), response.status_code, dict(response.headers))
     async for piece in response.aiter_raw():
         body.add(piece)
@@ -106,7 +106,7 @@ async def _received(
     return answer
 
 
-class _Body:
+class BoundedBody:
     """Collects and decompresses a body up to `most` bytes: httpx would decompress a whole chunk at
     once, and that may be a bomb."""
 
@@ -121,7 +121,7 @@ class _Body:
             case "gzip" | "x-gzip" | "deflate":
                 self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
             case other:
-                raise ToolError(f"the page is compressed as {other!r}, which was not requested")
+                raise ToolError(f"the answer is compressed as {other!r}, which was not requested")
         self._headless = encoding.strip().lower() == "deflate"
 
     def add(self, piece: bytes) -> None:
@@ -129,7 +129,8 @@ class _Body:
         try:
             self._unpack(piece)
         except zlib.error as error:
-            raise ToolError(f"the page is compressed incorrectly: {error}", retry="same") from None
+            what = f"the answer is compressed incorrectly: {error}"
+            raise ToolError(what, retry="same") from None
         self.cut = len(self.data) > self._most or self._raw > self._most
 
     def _unpack(self, piece: bytes) -> None:

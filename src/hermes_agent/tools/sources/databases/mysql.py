@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -12,12 +12,14 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.addresses import host_of
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, pick, tls
+from hermes_agent.tools.sources.connection import Source, pick, quoted, tls
 from hermes_agent.tools.sources.databases.reports import (
     ROWS,
+    Kept,
     Report,
     Rows,
     Run,
+    needed,
     report,
     rows_shown,
     too_powerful,
@@ -94,7 +96,13 @@ REPORTS = {
             order by data_length + index_length desc limit 20"""),
     ],
 }  # fmt: skip
-_READS = re.compile(r"\s*(?:select|with|show|explain|describe|desc|table|values)\b", re.IGNORECASE)
+_COMMENT = re.compile(r"/\*!?\d*|\*/|(?:--|#).*")
+_EFFECT = re.compile(
+    r"\b(?:for\s+(?:share|update)|lock\s+in\s+share|into\s+(?:out|dump)file|load_file|get_lock"
+    r"|release_(?:all_)?locks?|nextval|setval|next\s+value)\b",
+    re.IGNORECASE,
+)
+"""What a select does to others: locks, files, sequences. Comments may stand for blanks in it."""
 _POWERS = re.compile(r"\b(ALL PRIVILEGES|SUPER|FILE)\b.* ON \*\.\*")
 """With these, a statement that reads can write files and change the server."""
 GRANTS = (
@@ -117,19 +125,29 @@ async def mysql(
     async with _connected(one) as run:
         if action != "query":
             return await report(one, REPORTS[action], run)
-        if not _READS.match(query):
-            hint = "it begins with select, with, show, explain, describe, table or values"
-            raise ToolError("`query` is not a statement that reads", hint, "changed")
-        granted = [_POWERS.search(str(row[0])) for row in (await run("show grants")).rows]
+        if found := _EFFECT.search(_COMMENT.sub(" ", needed(query))):
+            what = f"`query` is not a statement that only reads: {found[0]}"
+            raise ToolError(what, "leave that out", "changed")
+        granted = [_POWERS.search(str(row[0])) for row in (await run(await _grants(run))).rows]
         if powers := ", ".join(found[1] for found in granted if found):
             raise too_powerful(one, f"has {powers}", GRANTS)
         return rows_shown(one, await run(query), limit)
+
+
+async def _grants(run: Run) -> str:
+    """The statement that shows what an account may do; MySQL leaves out its roles unless asked."""
+    with suppress(ToolError):
+        if (roles := (await run("select current_role()")).rows[0][0] or "NONE") != "NONE":
+            await run(using := f"show grants for current_user() using {roles}")
+            return using
+    return "show grants"
 
 
 @asynccontextmanager
 async def _connected(source: Source) -> AsyncIterator[Run]:
     """Runs single statements, each in a read-only transaction that ends with it."""
     import pymysql
+    from pymysql.cursors import SSCursor
 
     source.check_reach()
     settings = source.settings
@@ -152,15 +170,27 @@ async def _connected(source: Source) -> AsyncIterator[Run]:
     except pymysql.Error as error:
         raise ToolError(f"cannot reach {source.label}: {_said(error)}", retry="same") from None
 
+    limits = (
+        f"sql_select_limit = {ROWS}", f"max_statement_time = {max(1, seconds):.0f}",
+        f"max_execution_time = {max(1, seconds) * 1000:.0f}",
+    )  # fmt: skip
+
     def execute(statement: str) -> Rows:
-        with connection.cursor() as cursor:
-            cursor.execute("start transaction read only")
+        kept = Kept()
+        with connection.cursor() as control:
+            for limit in limits:
+                with suppress(pymysql.Error):  # MySQL knows the one of time, MariaDB the other
+                    control.execute(f"set session {limit}")
+            control.execute("start transaction read only")
             try:
-                cursor.execute(statement)
-                headers = [column[0] for column in cursor.description or ()]
-                return Rows(headers, list(cursor.fetchmany(ROWS)))
+                with connection.cursor(SSCursor) as cursor:
+                    cursor.execute(statement)
+                    headers = [column[0] for column in cursor.description or ()]
+                    while (row := cursor.fetchone()) and kept.add(row):
+                        pass
+                return Rows(headers, kept.rows)
             finally:
-                cursor.execute("rollback")
+                control.execute("rollback")
 
     async def run(statement: str) -> Rows:
         try:
@@ -175,7 +205,7 @@ async def _connected(source: Source) -> AsyncIterator[Run]:
 
 
 def _said(error: Any) -> str:
-    return str(error.args[-1]) if error.args else type(error).__name__
+    return quoted(str(error.args[-1]) if error.args else type(error).__name__)
 
 
 async def changes(source: Source, span: Window) -> list[Change]:

@@ -1,20 +1,21 @@
 """PostgreSQL: who does what, who waits for whom, what is slow, how far standbys are behind."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Annotated, Any, Literal
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Annotated, Any, Literal, cast
 
 from msgspec import Meta
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, pick
+from hermes_agent.tools.sources.connection import Source, pick, quoted
 from hermes_agent.tools.sources.databases.reports import (
-    ROWS,
+    Kept,
     Report,
     Rows,
     Run,
+    needed,
     report,
     rows_shown,
     too_powerful,
@@ -114,12 +115,28 @@ REPORTS = {
     ],
 }  # fmt: skip
 _POWERS = """
-select concat_ws(', ', case when r.rolsuper then 'is a superuser' end, (
-  select 'is in ' || string_agg(rolname, ', ') from pg_roles p
-  where rolname in ('pg_signal_backend', 'pg_write_server_files', 'pg_execute_server_program',
-    'pg_read_server_files', 'pg_write_all_data', 'pg_maintain', 'pg_checkpoint')
-    and pg_has_role(current_user, p.oid, 'member'))) as powers
-from pg_roles r where r.rolname = current_user"""
+with mine as (
+  select * from pg_roles r where pg_has_role(current_user, r.oid, 'member')
+    or pg_has_role(session_user, r.oid, 'member'))
+select concat_ws(', ',
+  (select distinct 'is a superuser' from mine where rolsuper),
+  (select distinct 'may replicate' from mine where rolreplication),
+  (select 'is in ' || string_agg(rolname, ', ') from mine
+   where rolname in ('pg_signal_backend', 'pg_write_server_files', 'pg_execute_server_program',
+     'pg_read_server_files', 'pg_write_all_data', 'pg_maintain', 'pg_checkpoint')),
+  (select 'can write to ' || c.oid::regclass from mine, pg_class c
+   where c.relkind in ('r', 'p', 'f') and c.relnamespace not in (
+       select oid from pg_namespace where nspname like 'pg\\_%' or nspname = 'information_schema')
+     and has_table_privilege(mine.oid, c.oid, 'insert, update, delete, truncate') limit 1),
+  (select 'may call ' || p.oid::regproc from mine, pg_proc p
+   join pg_language l on l.oid = p.prolang
+   left join pg_depend d on d.objid = p.oid and d.classid = 'pg_proc'::regclass and d.deptype = 'e'
+   left join pg_extension e on e.oid = d.refobjid
+   where (e.extname in ('dblink', 'http', 'pg_net', 'pg_background', 'pg_cron', 'aws_s3',
+       'aws_lambda', 'azure_storage')
+     or not l.lanpltrusted and l.lanname not in ('internal', 'c'))
+     and has_function_privilege(mine.oid, p.oid, 'execute') limit 1)) as powers"""
+"""What an account could do in a statement that reads, or by ending sessions of its own role."""
 GRANTS = (
     "create role hermes login password '…'",
     "grant pg_monitor, pg_read_all_data to hermes",
@@ -140,8 +157,7 @@ async def postgresql(
     async with _connected(one) as run:
         if action != "query":
             return await report(one, REPORTS[action], run)
-        if not query.strip():
-            raise ToolError("`query` is empty", "give it one SQL statement", "changed")
+        needed(query)
         if powers := (await run(_POWERS)).rows[0][0]:
             raise too_powerful(one, powers, GRANTS)
         return rows_shown(one, await run(query), limit)
@@ -172,12 +188,14 @@ async def _connected(source: Source) -> AsyncIterator[Run]:
     async def run(statement: str) -> Rows:
         try:
             async with connection.transaction(force_rollback=True), connection.cursor() as cursor:
-                # Prepared: the server takes one statement, not several.
-                await cursor.execute(statement.encode(), prepare=True)
-                if cursor.description is None:
-                    return Rows((), ())
-                rows = await cursor.fetchmany(ROWS)
-                return Rows([column.name for column in cursor.description], rows)
+                kept = Kept()
+                # In the protocol of a stream, the server takes one statement, not several.
+                stream = cast("AsyncGenerator[Any]", cursor.stream(statement.encode()))
+                async with aclosing(stream) as rows:
+                    async for row in rows:
+                        if not kept.add(row):
+                            break
+                return Rows([column.name for column in cursor.description or ()], kept.rows)
         except psycopg.Error as error:
             raise ToolError(f"PostgreSQL answers: {_said(error)}", retry="changed") from None
 
@@ -187,7 +205,7 @@ async def _connected(source: Source) -> AsyncIterator[Run]:
 
 
 def _said(error: Any) -> str:
-    return " ".join(str(error).split())
+    return quoted(str(error))
 
 
 async def changes(source: Source, span: Window) -> list[Change]:

@@ -12,13 +12,14 @@ from hermes_agent.core.text.addresses import host_of
 from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, pick, tls
+from hermes_agent.tools.sources.connection import ANSWER_BYTES, Source, pick, quoted, tls
 from hermes_agent.tools.sources.results import Change, answer, size, table
 from hermes_agent.tools.sources.times import Window, stamp
 
 SCANNED = 2_000
 """How many keys are sampled for their sizes."""
 SHOWN = 20
+DEPTH = 8
 READS = {
     "string": ("GETRANGE", "0", "500"), "list": ("LRANGE", "0", "9"),
     "hash": ("HSCAN", "0", "COUNT", "10"), "set": ("SSCAN", "0", "COUNT", "10"),
@@ -158,7 +159,7 @@ async def _connected(source: Source) -> AsyncIterator[Any]:
                 assert writer is not None
                 writer.write(encoded(*words))
                 await writer.drain()
-                return await reply(reader)
+                return await Replies(reader).read()
 
             if settings.password:
                 user = (settings.user,) if settings.user else ()
@@ -169,10 +170,10 @@ async def _connected(source: Source) -> AsyncIterator[Any]:
     except TimeoutError:
         seconds = settings.timeout_seconds
         raise ToolError(f"{source.label} took longer than {seconds:.0f} s", retry="same") from None
-    except (OSError, asyncio.IncompleteReadError) as error:
+    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
         raise ToolError(f"cannot reach {source.label}: {error}", retry="same") from None
     except _Refused as error:
-        raise ToolError(f"{source.label} answers: {error}", retry="changed") from None
+        raise ToolError(f"{source.label} answers: {quoted(str(error))}", retry="changed") from None
     finally:
         if writer is not None:
             writer.close()
@@ -186,24 +187,40 @@ def encoded(*words: str) -> bytes:
     return b"".join(parts)
 
 
-async def reply(reader: asyncio.StreamReader) -> Any:
-    line = (await reader.readuntil(b"\r\n"))[:-2]
-    kind, rest = line[:1], line[1:].decode(errors="replace")
-    match kind:
-        case b"+":
-            return rest
-        case b"-":
-            raise _Refused(rest)
-        case b":":
-            return int(rest)
-        case b"$":
-            if rest == "-1":
+class Replies:
+    """Reads one reply, as far as it is as large and as deep as those that are asked for."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+        self._left = ANSWER_BYTES
+
+    async def read(self, depth: int = 0) -> Any:
+        line = (await self._reader.readuntil(b"\r\n"))[:-2]
+        kind, rest = line[:1], line[1:].decode(errors="replace")
+        self._take(len(line) + 16, depth)
+        match kind:
+            case b"+":
+                return rest
+            case b"-":
+                raise _Refused(rest)
+            case b":" if re.fullmatch(r"-?\d{1,19}", rest):
+                return int(rest)
+            case b"$" | b"*" if rest == "-1":
                 return None
-            data = (await reader.readexactly(int(rest) + 2))[:-2]
-            return data.decode(errors="surrogateescape")
-        case b"*":
-            return [await reply(reader) for _ in range(max(0, int(rest)))]
-    raise _Refused(f"an answer that is not Redis's: {line[:40]!r}")
+            case b"$" if re.fullmatch(r"\d{1,19}", rest):
+                self._take(int(rest), depth)
+                data = (await self._reader.readexactly(int(rest) + 2))[:-2]
+                return data.decode(errors="surrogateescape")
+            case b"*" if re.fullmatch(r"\d{1,19}", rest):
+                return [await self.read(depth + 1) for _ in range(int(rest))]
+        raise _Refused(f"an answer that is not Redis's: {line[:40]!r}")
+
+    def _take(self, size: int, depth: int) -> None:
+        self._left -= size
+        if self._left < 0 or depth > DEPTH:
+            raise _Refused(
+                f"more than {ANSWER_BYTES // 1_000_000} MB, or deeper than {DEPTH} lists"
+            )
 
 
 async def changes(source: Source, span: Window) -> list[Change]:

@@ -1,15 +1,21 @@
 """Statements whose results answer a question about a database, as data."""
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
-from hermes_agent.tools.sources.connection import Source
+from hermes_agent.tools.sources.connection import ANSWER_BYTES, Source
 from hermes_agent.tools.sources.results import answer, table
 
 ROWS = 200
 """How many rows of a statement are read."""
+
+
+_READS = re.compile(
+    r"[\s(]*(?:select|with|show|explain|describe|desc|table|values)\b", re.IGNORECASE
+)
 
 
 class Rows(NamedTuple):
@@ -20,6 +26,20 @@ class Rows(NamedTuple):
 class Report(NamedTuple):
     title: str
     statement: str
+
+
+class Kept:
+    """The first rows of a result, as many as fit: the rest is never fetched."""
+
+    def __init__(self) -> None:
+        self.rows: list[Sequence[Any]] = []
+        self._size = 0
+
+    def add(self, row: Sequence[Any]) -> bool:
+        """Whether there is room for another."""
+        self.rows.append(row)
+        self._size += sum(len(one) if isinstance(one, str | bytes) else 16 for one in row)
+        return len(self.rows) < ROWS and self._size < ANSWER_BYTES
 
 
 Run = Callable[[str], Awaitable[Rows]]
@@ -40,6 +60,14 @@ async def report(
         body = table(found.headers, found.rows) if found.rows else "nothing"
         parts.append(f"{one.title}\n{body}")
     return answer(source, "\n\n".join(parts), {"rows": counts}, missing)
+
+
+def needed(query: str) -> str:
+    """Raises `ToolError` for what is not a statement that reads."""
+    if not _READS.match(query):
+        hint = "it begins with select, with, show, explain, describe, table or values"
+        raise ToolError("`query` is not a statement that reads", hint, "changed")
+    return query
 
 
 def rows_shown(source: Source, found: Rows, limit: int) -> ToolResult:
