@@ -278,7 +278,7 @@ async def test_members_do_not_give_consent_and_the_owners_are_asked_at_home(
         asked = await r.hears("touch made", "ops")
         (session,) = await r.runtime.context.store.sessions()
         assert "in `pad:with-bob`" in asked
-        assert f"Session `{session.id}`, `make it`" in asked
+        assert f"`make it`, session `{session.id}`" in asked
         assert "adds a rule for every session: allow" in asked
         assert (await r.press("Yes", "bob")).why == "they may not answer it"
         await r.say("/approve", "bob")

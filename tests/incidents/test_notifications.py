@@ -284,5 +284,7 @@ def test_every_notice_says_what_it_is_about() -> None:
     assert len(notifications.resolved_text(incident)) < 600
     unknown = Incident("inc-4", "t", "P3", "resolved", "check", "f")
     assert "cause: unknown" in notifications.resolved_text(unknown)
+    guessed = replace(incident, diagnosis=Diagnosis("db", "unknown"))
+    assert "  cause: unknown, in db\n" in notifications.escalated_text(guessed)
     entry = TimelineEntry("inc-4", 1, 0.0, "action", "restarted it")
     assert "last: restarted it" in notifications.progress_text(unknown, entry, 5.0)

@@ -1,5 +1,9 @@
 """Checks in plain words, and the commands that they mean."""
 
+import subprocess
+from functools import partial
+from pathlib import Path
+
 import pytest
 
 from hermes_agent.incidents.monitoring.wording import reading
@@ -10,6 +14,12 @@ SAID = {
     ),
     "http://10.0.0.7:8080/up answers within 500 ms": (
         "10-0-0-7-answers", "curl -fsS -o /dev/null --max-time 0.5 http://10.0.0.7:8080/up",
+    ),
+    "my web shop at http://127.0.0.1:8080 is up": (
+        "web-shop-answers", "curl -fsS -o /dev/null --max-time 5 http://127.0.0.1:8080",
+    ),
+    "https://shop.example works in under 0.5 seconds": (
+        "shop-example-answers", "curl -fsS -o /dev/null --max-time 0.5 https://shop.example",
     ),
     "disk / stays below 85%": (
         "disk-root",
@@ -46,6 +56,10 @@ SAID = {
         "rows-jobs", "sqlite3 -readonly /srv/app.db 'select count(*) < 5, count(*) from jobs'",
     ),
     "nginx is running": ("nginx", "pgrep -x nginx"),
+    "the process nginx is running": ("process-nginx", "pgrep -x nginx"),
+    "postgres accepts connections on port 15432": (
+        "port-15432", "ss -Hltn 'sport = :15432' | grep .",
+    ),
     "the frobnicator hums": None,
     "the shop answers on https://shop.example within 2 fortnights": None,
 }  # fmt: skip
@@ -62,3 +76,17 @@ def test_words_cannot_smuggle_in_a_command() -> None:
         found = reading(words)
         assert found is not None
         assert "'/$(reboot)'" in found.proposed.run or "'http://a/;reboot'" in found.proposed.run
+
+
+def test_a_script_that_an_interpreter_runs_is_found_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "sync.sh").write_text("echo up; read -r _")
+    found = reading("the process sync.sh is running")
+    assert found is not None
+    check = partial(subprocess.run, ["bash", "-c", found.proposed.run], capture_output=True)
+    assert check().returncode == 1  # its own command line does not count
+    words = ["bash", str(tmp_path / "sync.sh")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as script:
+        assert script.stdout is not None
+        script.stdout.readline()
+        assert check().returncode == 0
+        script.communicate()

@@ -64,7 +64,7 @@ def _home(channels: Channels, channel: str) -> Chat:
     if not home:
         raise UsageError(
             f"the channel {channel!r} has no home chat",
-            f"name the chat, such as {channel}:CHAT, or set channels.{channel}.{HOME}",
+            f"`hermes gateway pair {channel} --role owner`, or name the chat: {channel}:CHAT",
         )
     return Chat(channel, home)
 

@@ -246,7 +246,9 @@ class Commander:
             if incident.state not in OPEN:
                 return
             if not await self._send_next(incident, session, key):
-                needed = "continue from the hypotheses on the board"
+                needed = "find the cause; no hypothesis is on the board"
+                if incident.hypotheses:
+                    needed = "continue from the hypotheses on the board"
                 await self._give_up(id, f"no outcome after {AGAIN + 1} turns", needed)
                 return
 

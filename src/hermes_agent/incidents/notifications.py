@@ -150,6 +150,8 @@ def _cause(incident: Incident, name: str = "cause") -> list[tuple[str, str]]:
         return [("cause", "unknown")]
     about = CATEGORIES.get(found.category, "")
     cause = f"{found.component}: {found.category}" + (f" ({about})" if about else "")
+    if found.category == "unknown":
+        name, cause = "cause", f"unknown, in {found.component}"
     return [(name, cause), ("where", found.locus), ("summary", shortened(found.summary, DETAIL))]
 
 

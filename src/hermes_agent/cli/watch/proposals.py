@@ -265,7 +265,7 @@ def plan_text(plan: Row) -> str:
         lines.append(f"    $ {one_line(one['run'], 200)}")
     lines += [f"not looked at: {one_line(one, 200)}" for one in plan["skipped"]]
     if failing:
-        lines.append("hint: mend it and run this again, or `--failing` adds what fails now, too")
+        lines.append("hint: fix it and run this again; `--failing` also adds what fails now")
     return "\n".join(lines)
 
 

@@ -88,9 +88,9 @@ class ApproverDirectory:
 
     async def describe_request(self, session: Session, binding: ChatBinding | None) -> str:
         """Names the requester, chat and session, for approvers in other chats."""
-        about = f"Session `{session.id}`, {_code(session.title)}" if session.title else (
-            f"Session `{session.id}`"
-        )  # fmt: skip
+        about = f"Session `{session.id}`"
+        if session.title:
+            about = f"{_code(session.title)}, session `{session.id}`"
         if binding is None:
             return f"{about} ({session.source})"
         person = await self.person(session, binding)

@@ -75,8 +75,12 @@ _DISK = r"(?:disk|file ?system|partition|volume|mount)(?: on)?"
 _IS = r"(?:is|are|stays?|remains?)"
 _BELOW = rf"{_IS} (?:below|under|less than) (?P<percent>\d+) ?%(?: full)?"
 _NAME = r"[\w@.:-]+"
+_ANSWERS = r"(?:answers|responds|works|(?:is|stays) (?:up|reachable))"
+_WITHIN = rf"(?: (?:within|in) (?:(?:less than|under|at most) )?{_SPAN})?"
 SYSTEMD = "test -d /run/systemd/system"
 DEFAULT_SECONDS = 5.0
+KERNEL_NAME = 15
+"""Characters of a process's name that the kernel keeps."""
 
 
 def certificate_run(place: str, days: float) -> str:
@@ -237,9 +241,10 @@ def _unit(found: Groups) -> WordedCheck:
 
 def _process(found: Groups) -> ProposedCheck:
     name = found["name"]
-    return ProposedCheck(
-        f"process-{slug(name)}", f"pgrep -x {shlex.quote(name)}", service=slug(name)
-    )
+    run = f"pgrep -x {shlex.quote(name)}"
+    if "." in name or len(name) > KERNEL_NAME:  # a script, or a name that the kernel cuts
+        run = f"pgrep -f {shlex.quote(f'(^|[ /]){re.escape(name)}( |$)')}"
+    return ProposedCheck(f"process-{slug(name)}", run, service=slug(name))
 
 
 def _failed(_found: Groups) -> ProposedCheck:
@@ -265,10 +270,10 @@ ANYTHING = r"\S"
 
 _UP = r"(?:is|are) (?:up|running|active|alive|healthy)"
 _MAKERS: Sequence[tuple[str, Callable[[Groups], ProposedCheck | WordedCheck | None]]] = (
-    ((rf"(?:(?:the )?(?P<what>[^:/]+?) )?(?:answers|responds|is up)(?: on| at)? (?P<url>https?://\S+)"
-     rf"(?: (?:within|in) (?:less than )?{_SPAN})?"), _answers),
-    (rf"(?P<url>https?://\S+) (?:answers|responds|is up)(?: (?:within|in) (?:less than )?{_SPAN})?",
-     _answers),
+    ((rf"(?:(?:the |my |our )?(?P<what>[^:/]+?) )?{_ANSWERS}(?: on| at)? (?P<url>https?://\S+)"
+     rf"{_WITHIN}"), _answers),
+    ((rf"(?:(?:the |my |our )?(?P<what>[^:/]+?) (?:on |at )?)?(?P<url>https?://\S+) {_ANSWERS}"
+     rf"{_WITHIN}"), _answers),
     (rf"(?:the )?(?:{_DISK} )?(?P<path>/\S*) {_BELOW}", _disk),
     (rf"(?:the )?(?P<inodes>inodes) (?:of|on) (?P<path>/\S*) {_BELOW}", _disk),
     (rf"(?:the )?(?:{_DISK} )?(?P<path>/\S*) has (?:at least|more than) {_ROOM}(?: free| left)?",
@@ -282,6 +287,8 @@ _MAKERS: Sequence[tuple[str, Callable[[Groups], ProposedCheck | WordedCheck | No
     (rf"(?:the )?container (?P<name>{_NAME}) {_UP}", _container),
     ((rf"(?:the )?port (?P<port>\d{{1,5}})(?: (?:on|of|at) (?P<host>{_NAME}))?"
      r" (?:answers|is open|listens|accepts connections|is up)"), _port),
+    (rf"{_NAME} (?:answers|listens|accepts connections|is up) (?:on|at) port (?P<port>\d{{1,5}})",
+     _port),
     (r"(?P<host>[\w.-]+):(?P<port>\d{1,5}) (?:answers|is open|accepts connections)", _port),
     ((r"(?:the )?(?:newest |latest |last )?(?:backups?|dumps?|files?) in (?P<path>/\S*)"
      rf" (?:is|are) (?:younger|newer|not older|no older|less) than {_SPAN}(?: old)?"), _backup),

@@ -93,13 +93,17 @@ def _happened(
     needs: Mapping[str, Sequence[str]],
 ) -> list[str]:
     causes = Counter(
-        f"{one.diagnosis.category} in {one.diagnosis.component}" for one in some if one.diagnosis
+        f"{one.diagnosis.category} in {one.diagnosis.component}"
+        for one in some
+        if one.diagnosis and one.diagnosis.category != "unknown"
     )
     often = ", ".join(
         f"{cause} ({count}x)" if count > 1 else cause for cause, count in causes.most_common(2)
     )
     times = f"{len(some)} times" if len(some) > 1 else "once"
-    text = [f"{service}: {times}, {_when([one.opened for one in some])}: {often or 'unknown'}."]
+    text = [
+        f"{service}: {times}, {_when([one.opened for one in some])}: {often or 'cause unknown'}."
+    ]
     text += [f"Needs {', '.join(needs[service])}."] if needs.get(service) else []
     together = Counter(name for one in some for name in _with(one, incidents))
     together.pop(service, None)

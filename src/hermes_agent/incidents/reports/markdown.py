@@ -134,7 +134,7 @@ def _entry(entry: TimelineEntry) -> str:
 def _work(made: IncidentReport) -> str:
     if not made.session:
         return ""
-    cost = "unknown" if made.dollars is None else f"${made.dollars:.4f}"
+    cost = "price unknown" if made.dollars is None else f"${made.dollars:.4f}"
     children = f", children {', '.join(made.children)}" if made.children else ""
     work = f"{made.steps} replies, {made.calls} calls, {made.tokens:,} tokens, {cost}"
     lines = [
