@@ -1,17 +1,23 @@
 """Whether the typed tools reach in three calls, without a shell, the facts that the answers to
 others' public cases need. The table in the documentation is the one here."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
 from hermes_agent.core.settings.sources import SourceSettings
+from tests.support.calls import caller
 from tests.support.cluster import cluster
 from tests.support.sources import Observer
 from tests.support.yardstick import Case, calls_needed
 from tests.support.yardstick_cluster import CLUSTER, all_faults
 
-pytest_plugins = ()
+
+@pytest.fixture
+async def observer(tmp_path: Path) -> AsyncIterator[Observer]:
+    async with caller(tmp_path) as here:
+        yield Observer(here)
 
 
 def check(case: Case, found: tuple[int, list[str], str]) -> None:

@@ -17,8 +17,8 @@ PATIENCE = 120.0
 MERGE = {"Content-Type": "application/merge-patch+json"}
 CORE, APPS, NETWORK = "api/v1", "apis/apps/v1", "apis/networking.k8s.io/v1"
 MADE = {
-    CORE: ("pods", "events", "configmaps", "secrets", "services", "persistentvolumeclaims",
-           "resourcequotas"),
+    CORE: ("pods", "events", "configmaps", "secrets", "services", "endpoints",
+           "persistentvolumeclaims", "resourcequotas"),
     APPS: ("deployments", "replicasets"),
     "apis/batch/v1": ("jobs",),
     NETWORK: ("ingresses", "networkpolicies"),

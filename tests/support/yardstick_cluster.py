@@ -1,13 +1,14 @@
 """The cases of the yardstick that ask about a cluster, each in a namespace of its own."""
 
 import re
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from hermes_agent.tools.sources.kubernetes import kubernetes
 from tests.support.cluster import IDLE, NODE
-from tests.support.cluster_objects import APPS, CORE, NETWORK, Namespace, pod, stamp
+from tests.support.cluster_objects import APPS, CORE, MERGE, NETWORK, Namespace, pod, stamp
 from tests.support.images import IMAGE
 from tests.support.yardstick import Call, Case
 
@@ -18,7 +19,9 @@ BACK_OFF = {"reason": CRASH, "message": "back-off 40s restarting failed containe
 
 
 def shell(script: str) -> dict[str, Any]:
-    return {"command": ["/bin/sh", "-c", script]}
+    """In a form in which the manifest does not tell what the program says."""
+    packed = b64encode(script.encode()).decode()
+    return {"command": ["/bin/sh", "-c", f'eval "$(echo {packed} | base64 -d)"']}
 
 
 def says(*lines: str) -> dict[str, Any]:
@@ -139,6 +142,13 @@ def claim(space: Namespace, name: str, storage: str, notes: Mapping[str, str] | 
     return {**one, "kind": "PersistentVolumeClaim"}
 
 
+def bound(space: Namespace, name: str, notes: Mapping[str, str]) -> None:
+    claim(space, name, "standard", notes)
+    status = {"phase": "Bound", "capacity": {"storage": "3Gi"}}
+    path = f"/{CORE}/namespaces/{space.space}/persistentvolumeclaims/{name}"
+    space.client.patch(f"{path}/status", json={"status": status}, headers=MERGE)
+
+
 def killed(space: Namespace, name: str) -> None:
     """As the kernel ends what needs too much memory: its tests have no limits here."""
     ended = {"exitCode": 137, "reason": "OOMKilled", "startedAt": stamp(9), "finishedAt": stamp(3)}
@@ -151,9 +161,6 @@ def killed(space: Namespace, name: str) -> None:
     }  # fmt: skip
     limits = {"resources": {"limits": {"memory": "96Mi"}}}
     deployment(space, name, limits, node="", status=status)
-
-
-MERGE = {"Content-Type": "application/merge-patch+json"}
 
 
 def asked(space: str, name: str) -> tuple[Call, ...]:
@@ -213,7 +220,7 @@ def wrong_class(space: Namespace) -> None:
 
 def wrong_claim(space: Namespace) -> None:
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "media-data-old"}}]
-    claim(space, "media-data", "standard")
+    bound(space, "media-data", {})
     pending(space, "media", '0/3 nodes are available: 3 persistentvolumeclaim "media-data-old" '
             "not found.", volumes=volumes)  # fmt: skip
 
@@ -225,15 +232,17 @@ def wrong_ingress_class(space: Namespace) -> None:
 
 
 def database_of_root(space: Namespace) -> None:
-    deployment(space, "postgres", fails('"root" execution of the PostgreSQL server is not permitted.'))
+    deployment(
+        space, "postgres", fails('"root" execution of the PostgreSQL server is not permitted.')
+    )
     deployment(space, "user-search", says(
         "lookup of ann took 5021 ms", "cannot reach postgres:5432: connection refused"
     ))  # fmt: skip
 
 
 def settings_of_staging(space: Namespace) -> None:
-    quiet = "i=0; while [ $i -lt 300 ]; do echo \"GET /items/$i 200\"; i=$((i+1)); done"
-    noise = "i=0; while [ $i -lt 300 ]; do echo \"GET /items/$i 500 connection refused\"; i=$((i+1)); done"
+    quiet = 'i=0; while [ $i -lt 300 ]; do echo "GET /items/$i 200"; i=$((i+1)); done'
+    noise = 'i=0; while [ $i -lt 300 ]; do echo "GET /items/$i 500 connection refused"; i=$((i+1)); done'
     probe = {"exec": {"command": ["test", "-f", "/tmp/said"]}, "periodSeconds": 1}
     deployment(space, "catalog-api", {
         **shell(f"{quiet}; echo 'settings have changed on disk, reading them again'; "
@@ -262,11 +271,13 @@ def render_times(space: Namespace) -> None:
 def backups(space: Namespace) -> None:
     for number, name in enumerate(("orders-data", "media-data", "build-cache", "wiki-data")):
         mark = "7d1e52aa-90c4" if number % 2 else "c0ffee00-1234"
-        claim(space, name, "standard", {"backups.example/made-from": mark})
+        bound(space, name, {"backups.example/made-from": mark})
 
 
 def blocked(space: Namespace) -> None:
-    deployment(space, "frontend", says("calling http://backend:80", "timeout after 5 s: backend:80"))
+    deployment(
+        space, "frontend", says("calling http://backend:80", "timeout after 5 s: backend:80")
+    )
     deployment(space, "backend", says("listening on 8080"))
     service(space, "backend", 80, 8080)
     only = {"from": [{"podSelector": {"matchLabels": {"tier": "internal"}}}]}
@@ -442,7 +453,7 @@ CLUSTER: tuple[tuple[Case, Build, tuple[str, ...]], ...] = (
            describe("s2", "service/catalog")), ("catalog:8082", "8080"), 3),
      wrong_port, (READY,)),
     (Case("ingress_misroute", "an ingress leads to another service",
-          asked("s3", "ingress/frontend")[:2], ("frontend.example/.*advice:80",), 2),
+          asked("s3", "ingress/frontend")[:2], (r"(?s)frontend\.example.*name: advice",), 2),
      misrouted, (READY,)),
     (Case("init_container_dependency_hang", "an init container waits for ever",
           asked("s4", "deployment/storefront"),
@@ -483,7 +494,7 @@ CLUSTER: tuple[tuple[Case, Build, tuple[str, ...]], ...] = (
      lambda space: pending(space, "matcher", f"{NODES}3 Insufficient memory.",
                            resources={"requests": {"memory": "900Gi"}}), ()),
     (Case("scale_pod", "scaled to none",
-          asked("s14", "deployment/timeline"), ("0 replicas|scaled to 0|replicas: 0",), 1),
+          asked("s14", "deployment/timeline"), ("0 replicas|scaled to 0|replicas: 0",), 2),
      scaled_down, ()),
     (Case("sidecar_port_conflict", "two containers want one port",
           asked("s15", "pod/mailer-0"), ("exporter", "address already in use"), 1),
@@ -515,7 +526,35 @@ def all_faults() -> Iterator[None]:
             made.append((space, words))
         for space, words in made:
             space.wait(f"{space.space} has {words}", lambda: has_said(space, words))
+            reconcile(space)
         yield
+
+
+def reconcile(space: Namespace) -> None:
+    """What controllers would say of the pods by now: how many are ready, and where."""
+    path = f"/{CORE}/namespaces/{space.space}"
+    pods: dict[str, tuple[Any, bool]] = {}
+    for one in space.client.get(f"{path}/pods").json()["items"]:
+        ready = any(each["type"] == "Ready" and each["status"] == "True"
+                    for each in one["status"].get("conditions") or [])  # fmt: skip
+        pods[one["metadata"]["labels"].get("app", "")] = one, ready
+    among = f"/{APPS}/namespaces/{space.space}/deployments"
+    for one in space.client.get(among).json()["items"]:
+        name = one["metadata"]["name"]
+        if pods.get(name, (None, False))[1]:
+            status = {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1}
+            space.client.patch(f"{among}/{name}/status", json={"status": status}, headers=MERGE)
+    for one in space.client.get(f"{path}/services").json()["items"]:
+        name, port = one["metadata"]["name"], one["spec"]["ports"][0]["targetPort"]
+        if name in pods:
+            pod_of, ready = pods[name]
+            address = {"ip": "10.1.0.7", "targetRef": {
+                "kind": "Pod", "name": pod_of["metadata"]["name"]}}  # fmt: skip
+            part = "addresses" if ready else "notReadyAddresses"
+            space.made(CORE, "endpoints", {
+                "metadata": {"name": name},
+                "subsets": [{part: [address], "ports": [{"port": port}]}],
+            })  # fmt: skip
 
 
 def has_said(space: Namespace, words: tuple[str, ...]) -> bool:

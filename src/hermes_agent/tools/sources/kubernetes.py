@@ -38,7 +38,7 @@ async def kubernetes(
 ) -> ToolResult:
     """Look at a Kubernetes cluster; begin with overview. No `namespace` means all.
     overview: everything that is wrong, why, and ends of crash logs. get: objects of a `kind` as a
-    table, or `name` as YAML. describe: one object with its problems, events, pods, endpoints.
+    table (those with `pattern` in their YAML), or `name` as YAML. describe: one object with its problems, events, pods, endpoints.
     events: of an object or all. logs: of a pod, or of all pods of a workload (`name` may be
     deployment/web) or `selector`; lines that match the expression `pattern`; `previous` run.
     rollout: revisions of a workload and what the last one changed. top: use of CPU and memory
@@ -50,7 +50,7 @@ async def kubernetes(
         case "overview":
             return await overview(api, namespace, now)
         case "get":
-            return await objects.get(api, kind or "pods", name, namespace, selector, limit)
+            return await objects.get(api, kind or "pods", name, namespace, selector, pattern, limit)
         case "describe":
             kind, name = kind or "pod", _needed(name, "name")
             return await objects.describe(api, kind, name, namespace, now)
