@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from hermes_agent.core.text.format import shortened
@@ -298,7 +298,7 @@ def label_selector(selector: Mapping[str, Any]) -> str:
 
 def selected(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     """Whether a selector with labels and expressions chooses an object; an empty one does."""
-    holds = {
+    holds: dict[str, Callable[[Any, Any], bool]] = {
         "In": lambda value, values: value in values,
         "NotIn": lambda value, values: value not in values,
         "Exists": lambda value, _: value is not None,
@@ -336,7 +336,7 @@ def _rule(rule: Object, peers: str) -> str:
 def _peer(peer: Object) -> str:
     if block := peer.get("ipBlock"):
         apart = block.get("except") or []
-        return block["cidr"] + (f" without {_listed(apart)}" if apart else "")
+        return str(block["cidr"]) + (f" without {_listed(apart)}" if apart else "")
     chosen = [
         f"{word} {label_selector(peer[part]) or 'all'}"
         for part, word in (("podSelector", "pods"), ("namespaceSelector", "namespaces"))

@@ -90,18 +90,18 @@ async def logs(
         elif lines:
             before = every[max(0, at[0] - BEFORE) : at[0]] if pattern else []
             if before:
-                parts += [
-                    f"{head}: before the first match",
-                    text_without_secrets("\n".join(before)),
-                ]
+                parts += [f"{head}, what precedes the first of {len(lines)} matches", *before]
             if pattern and len(lines) > each:
-                parts += ["the first match:", text_without_secrets(lines[0])]
+                parts += ["the first match:", lines[0]]
             more = f" (the last {each})" if len(lines) > each else ""
-            parts += [f"{head}{more}", text_without_secrets("\n".join(lines[-each:]))]
+            parts += [f"{head}{more}", *lines[-each:]]
         elif not pattern:
             parts.append(f"{head}: no lines in that time")
     left = [f"only {PODS} of {len(pods)} pods were read"] if len(pods) > PODS else []
-    text = "\n".join(parts) or f"no line of {len(wanted)} logs matches {pattern!r}"
+    text = (
+        text_without_secrets("\n".join(parts))
+        or f"no line of {len(wanted)} logs matches {pattern!r}"
+    )
     return answer(api.source, text, {"pods": len(pods), "lines": counted}, left)
 
 
