@@ -255,10 +255,8 @@ def settings_of_staging(space: Namespace) -> None:
 
 
 def needle(space: Namespace) -> None:
-    line, found = (
-        'echo "link $((i % 7)) ok, $i packets"',
-        "echo 'Peer down: 10.8.0.3, timer expired'",
-    )
+    line = 'echo "link $((i % 7)) ok, $i packets"'
+    found = "echo 'Peer down: 10.8.0.3, timer expired'"
     script = f"i=0; while [ $i -lt 9000 ]; do {line}; i=$((i+1)); [ $i = 4400 ] && {found}; done"
     whole = {**says(), **shell(f"{script}; touch /tmp/said; {IDLE}")}
     space.made(CORE, "pods", pod("router", {"app": "router"}, **whole))

@@ -98,10 +98,8 @@ async def logs(
         elif not pattern:
             parts.append(f"{head}: no lines in that time")
     left = [f"only {PODS} of {len(pods)} pods were read"] if len(pods) > PODS else []
-    text = (
-        text_without_secrets("\n".join(parts))
-        or f"no line of {len(wanted)} logs matches {pattern!r}"
-    )
+    text = text_without_secrets("\n".join(parts))
+    text = text or f"no line of {len(wanted)} logs matches {pattern!r}"
     return answer(api.source, text, {"pods": len(pods), "lines": counted}, left)
 
 
