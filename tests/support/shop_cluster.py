@@ -3,38 +3,18 @@
 Run as a module this file records what the real API server says of it."""
 
 import json
-import ssl
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
-import yaml
-
-from tests.support.cluster import NODE, cluster
+from tests.support.cluster_objects import Namespace, pod, stamp
 from tests.support.images import IMAGE
 from tests.support.recorded_wire import key_of
 
 SPACE = "shop"
 RECORDING = Path(__file__).parent / "wires" / "shop_cluster.json"
-PATIENCE = 120.0
-
-
-def stamp(minutes: float) -> str:
-    return f"{datetime.now(UTC) - timedelta(minutes=minutes):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def pod(name: str, labels: Mapping[str, str], *, node: str = NODE, **container: Any) -> Any:
-    shape = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", **container}
-    spec = {"hostNetwork": True, "terminationGracePeriodSeconds": 0, "containers": [shape]}
-    return {
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": dict(labels)},
-        "spec": {**spec, **({"nodeName": node} if node else {})},
-    }  # fmt: skip
 
 
 def template(image: str, pool: str) -> Any:
@@ -48,48 +28,9 @@ def template(image: str, pool: str) -> Any:
     return {"metadata": {"labels": labels}, "spec": spec}
 
 
-class Shop:
-    """Makes it, object by object, as an administrator."""
-
-    def __init__(self) -> None:
-        config = yaml.safe_load((cluster() / "admin").read_text())
-        server = config["clusters"][0]["cluster"]
-        trusted = ssl.create_default_context(cafile=server["certificate-authority"])
-        self.client = httpx.Client(
-            base_url=server["server"], verify=trusted, timeout=30,
-            headers={"Authorization": f"Bearer {config['users'][0]['user']['token']}"},
-        )  # fmt: skip
-
-    def post(self, path: str, body: Any) -> Any:
-        answer = self.client.post(path, json=body)
-        assert answer.is_success, answer.text
-        return answer.json()
-
-    def made(self, group: str, plural: str, body: Any, status: Any = None) -> Any:
-        path = f"/{group}/namespaces/{SPACE}/{plural}"
-        one = self.post(path, body)
-        if status is not None:
-            answer = self.client.patch(
-                f"{path}/{one['metadata']['name']}/status", json={"status": status},
-                headers={"Content-Type": "application/merge-patch+json"},
-            )  # fmt: skip
-            assert answer.is_success, answer.text
-        return one
-
-    def event(self, about: Any, reason: str, message: str, kind: str = "Warning") -> None:
-        data = about["metadata"]
-        name = f"{data['name']}.{reason.lower()}"
-        self.made("api/v1", "events", {
-            "metadata": {"name": name}, "type": kind, "reason": reason, "message": message,
-            "count": 7, "firstTimestamp": stamp(20), "lastTimestamp": stamp(1),
-            "source": {"component": "scheduler"},
-            "involvedObject": {
-                "kind": about["kind"], "name": data["name"], "namespace": SPACE, "uid": data["uid"],
-            },
-        })  # fmt: skip
-
+class Shop(Namespace):
     def build(self) -> None:
-        self.post("/api/v1/namespaces", {"metadata": {"name": SPACE}})
+        self.begin()
         self.build_pods()
         self.build_web()
         self.made(
@@ -179,12 +120,6 @@ class Shop:
                          "selector": {"matchLabels": key}},
             })  # fmt: skip
 
-    def wait(self, what: str, is_so: Any) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not is_so():
-            assert time.monotonic() < deadline, what
-            time.sleep(0.2)
-
     def settled(self) -> bool:
         """The kubelet has come to its conclusions about the pods that it runs."""
         found = self.client.get(f"/api/v1/namespaces/{SPACE}/pods").json()["items"]
@@ -198,33 +133,12 @@ class Shop:
             and reasons.get("search-0") == "ErrImageNeverPull"
         )
 
-    def remove(self) -> None:
-        path = f"/api/v1/namespaces/{SPACE}"
-        self.client.patch(
-            f"{path}/persistentvolumeclaims/orders", json={"metadata": {"finalizers": None}},
-            headers={"Content-Type": "application/merge-patch+json"},
-        )  # fmt: skip
-        for plural in ("pods", "events", "configmaps", "secrets", "persistentvolumeclaims"):
-            self.client.delete(f"{path}/{plural}", params={"gracePeriodSeconds": 0})
-        self.client.delete(f"{path}/services/cart")
-        self.client.delete(f"/apis/networking.k8s.io/v1/namespaces/{SPACE}/ingresses/shop")
-        for plural in ("deployments", "replicasets"):
-            self.client.delete(f"/apis/apps/v1/namespaces/{SPACE}/{plural}")
-        pods = f"{path}/pods"
-        self.wait("the pods are gone", lambda: not self.client.get(pods).json()["items"])
-        self.client.delete(path)  # no controller ends it; this says so for it
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}, "spec": {}}
-        self.client.put(f"{path}/finalize", json=body)
-        self.wait("the namespace is gone", lambda: self.client.get(path).status_code == 404)
-
 
 @contextmanager
 def shop() -> Iterator[Shop]:
     """In the real cluster, until the end of the block."""
-    one = Shop()
+    one = Shop(SPACE)
     with one.client:
-        if one.client.get(f"/api/v1/namespaces/{SPACE}").is_success:
-            one.remove()  # a run that was killed left it
         one.build()
         try:
             one.wait("the kubelet has tried the pods", one.settled)

@@ -38,9 +38,10 @@ async def kubernetes(
 ) -> ToolResult:
     """Look at a Kubernetes cluster; begin with overview. No `namespace` means all.
     overview: everything that is wrong, why, and ends of crash logs. get: objects of a `kind` as a
-    table, or `name` as YAML. describe: one object with its problems, events, pods, endpoints.
-    events: of an object or all. logs: of a pod, or of all pods of a workload (`name` may be
-    deployment/web) or `selector`; lines that match the expression `pattern`; `previous` run.
+    table (with `pattern`: those whose YAML matches), or `name` as YAML. describe: one object with
+    its problems, events, pods, endpoints, policies. events: of an object or all. logs: of a pod,
+    or of all pods of a workload (`name` may be deployment/web) or `selector`; `pattern`: lines that
+    match, and what precedes the first; `previous` run.
     rollout: revisions of a workload and what the last one changed. top: use of CPU and memory
     (kind node: of nodes). flux: what Flux has applied."""
     api, now = await connect(pick(context, source, "kubernetes")), context.clock()
@@ -50,7 +51,7 @@ async def kubernetes(
         case "overview":
             return await overview(api, namespace, now)
         case "get":
-            return await objects.get(api, kind or "pods", name, namespace, selector, limit)
+            return await objects.get(api, kind or "pods", name, namespace, selector, pattern, limit)
         case "describe":
             kind, name = kind or "pod", _needed(name, "name")
             return await objects.describe(api, kind, name, namespace, now)

@@ -1,8 +1,10 @@
-"""OpenSearch and Elasticsearch: logs by query string, patterns, histograms, fields."""
+"""OpenSearch and Elasticsearch: logs by query string, patterns, histograms, fields, indexes."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, pairwise
+from statistics import median
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
@@ -20,10 +22,10 @@ from hermes_agent.tools.sources.log_patterns import (
     find_patterns,
     lines_of,
 )
-from hermes_agent.tools.sources.results import Change, answer, plot, table
+from hermes_agent.tools.sources.results import Change, answer, plot, size, table
 from hermes_agent.tools.sources.times import Window, epoch, stamp, window
 
-LINES = 5_000
+LINES, INDEXES, GAPS = 5_000, 40, 5
 PARTS = 4
 """Into how many parts a time is cut, so that the lines that are read are spread over it."""
 _TIMES = ("@timestamp", "timestamp", "time", "date")
@@ -39,32 +41,96 @@ _ERRORS = "error OR exception OR fatal OR panic OR failed OR refused OR denied O
 @tool(capabilities=("network",), repeatable=True, sources=("opensearch",))
 async def opensearch(
     context: ToolContext,
-    action: Literal["search", "patterns", "histogram", "fields"],
+    action: Literal["overview", "search", "patterns", "histogram", "values", "fields"],
     query: str = "",
     index: str = "",
+    field: str = "",
     since: str = "1h ago",
     until: str = "now",
     limit: Annotated[int, Meta(ge=1, le=500)] = 30,
     source: str = "",
 ) -> ToolResult:
-    """Logs in OpenSearch or Elasticsearch. search: the last lines for a `query` string such as
-    level:error AND message:timeout; patterns: templates of its lines, errors and new ones first;
-    histogram: a plot of how many; fields: names that contain `query`. `index` is a pattern."""
+    """Logs in OpenSearch or Elasticsearch. overview: health, the largest indexes, shards; search:
+    the last lines for a `query` string such as level:error AND message:timeout; patterns: templates
+    of its lines, errors and new ones first; histogram: a plot of how many, and gaps; values: the
+    most frequent ones of `field`; fields: names that contain `query`. `index` is a pattern."""
     one, span = pick(context, source, "opensearch"), window(since, until, context.clock())
     place = index or one.settings.index or "*"
+    if action == "overview":
+        return await _overview(one, place)
     if action == "fields":
         return await _fields(one, place, query)
-    field = await _time_field(one, place)
+    time = await _time_field(one, place)
     if action == "patterns":
-        patterns, notes = await _patterns(one, place, field, query, span)
+        patterns, notes = await _patterns(one, place, time, query, span)
         return answer(one, patterns.report(limit), patterns.data, notes)
     if action == "histogram":
-        return await _histogram(one, place, field, query, span)
-    found = await _search(one, place, _body(field, query, span, limit))
+        return await _histogram(one, place, time, query, span)
+    if action == "values":
+        return await _values(one, place, time, field, _body(time, query, span, 0), limit)
+    found = await _search(one, place, _body(time, query, span, limit))
     count = found["hits"]["total"]["value"]
-    lines = lines_of(_entries(found, field), limit)
+    lines = lines_of(_entries(found, time), limit)
     head = f"{count} lines, {stamp(span.start)} to {stamp(span.end)}"
-    return answer(one, f"{head}\n{lines}" if lines else head, {"lines": count})
+    notes = [] if count else [await _reaches(one, place, time, query)]
+    return answer(one, f"{head}\n{lines}" if lines else head, {"lines": count}, notes)
+
+
+async def _reaches(source: Source, index: str, time: str, query: str) -> str:
+    """From when to when there are lines at all, for one who found none."""
+    ends = {"first": {"min": {"field": time}}, "last": {"max": {"field": time}}}
+    body = _body(time, query, Window(0, source.clock()), 0, aggs=ends)
+    found = (await _search(source, index, body)).get("aggregations") or {}
+    first, last = ((found.get(end) or {}).get("value") for end in ends)
+    if first is None or last is None:
+        return "there are none at any other time either"
+    return f"there are some from {stamp(first / 1000)} to {stamp(last / 1000)}"
+
+
+async def _values(
+    source: Source, index: str, time: str, field: str, body: dict[str, Any], limit: int
+) -> ToolResult:
+    if not field:
+        raise ToolError("`field` is empty", "action fields lists them", "changed")
+    known = await _caps(source, index, (field, f"{field}.keyword"))
+    exact = f"{field}.keyword" if f"{field}.keyword" in known else field
+    body["aggs"] = {"values": {"terms": {"field": exact, "size": limit}}}
+    found = await _search(source, index, body)
+    total = found["hits"]["total"]["value"]
+    most = (found.get("aggregations") or {}).get("values") or {}
+    rows = [(one["key"], one["doc_count"]) for one in most.get("buckets") or []]
+    rows += [("(others)", rest)] if (rest := most.get("sum_other_doc_count")) else []
+    text = f"{total} lines" + (f"\n{table((field, 'lines'), rows)}" if rows else "")
+    notes = [] if total else [await _reaches(source, index, time, "")]
+    return answer(source, text, {"lines": total, "values": len(rows)}, notes)
+
+
+async def _overview(source: Source, index: str) -> ToolResult:
+    where, columns = quote(index, safe="*,"), "health,index,docs.count,store.size,pri,rep"
+    largest = {"format": "json", "bytes": "b", "s": "store.size:desc", "h": columns}
+    health, indexes, shards = await asyncio.gather(
+        source.get("/_cluster/health"),
+        source.get(f"/_cat/indices/{where}", largest),
+        source.get(f"/_cat/shards/{where}", {"format": "json", "h": "prirep,state"}),
+    )
+    states = Counter(
+        f"{'primary' if one['prirep'] == 'p' else 'replica'} shards {one['state']}"
+        for one in shards
+    )
+    rows = [
+        (one["index"], one["health"], one["docs.count"], size(float(one["store.size"] or 0)),
+         one["pri"], one["rep"])
+        for one in indexes
+    ]  # fmt: skip
+    head = (
+        f"cluster {health['cluster_name']}: {health['status']}, {health['number_of_nodes']} nodes, "
+        f"{health['unassigned_shards']} shards unassigned\n"
+        f"{len(rows)} indexes that match {index}; "
+        + ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    )
+    shown = table(("index", "health", "documents", "size", "primaries", "replicas"), rows, INDEXES)
+    data = {"status": health["status"], "indexes": len(rows)}
+    return answer(source, f"{head}\n{shown}" if rows else head, data)
 
 
 async def _search(source: Source, index: str, body: Mapping[str, Any]) -> Any:
@@ -146,7 +212,20 @@ async def _histogram(
     if counts:
         top = max(buckets, key=lambda one: one["doc_count"])
         text += f"\n{plot(counts)} at most {top['doc_count']}, at {stamp(top['key'] / 1000)}"
-    return answer(source, text, {"lines": total})
+        text += "".join(_gaps([one["key"] for one in buckets if one["doc_count"]], step * 1000))
+    notes = [] if total else [await _reaches(source, index, field, query)]
+    return answer(source, text, {"lines": total}, notes)
+
+
+def _gaps(times: Sequence[float], step: float) -> list[str]:
+    """The longest times without lines, where lines usually follow one another much closer."""
+    apart = [(late - early, early, late) for early, late in pairwise(times)]
+    usual = median(one for one, _, _ in apart) if apart else 0
+    found = sorted((one for one in apart if one[0] > 3 * max(usual, step)), reverse=True)
+    return [
+        f"\nnone from {stamp((early + step) / 1000)} to {stamp(late / 1000)}"
+        for _, early, late in found[:GAPS]
+    ]
 
 
 async def _caps(source: Source, index: str, fields: Sequence[str]) -> dict[str, dict[str, Any]]:

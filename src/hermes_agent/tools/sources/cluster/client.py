@@ -23,7 +23,7 @@ _KINDS = """
 api/v1: Pod po pods; Service svc services; Endpoints ep endpoints; ConfigMap cm configmaps; Secret secrets; Event ev events; PersistentVolumeClaim pvc persistentvolumeclaims; ServiceAccount sa serviceaccounts; ResourceQuota quota resourcequotas; LimitRange limits limitranges; Node* no nodes; Namespace* ns namespaces; PersistentVolume* pv persistentvolumes
 apis/apps/v1: Deployment deploy deployments; ReplicaSet rs replicasets; StatefulSet sts statefulsets; DaemonSet ds daemonsets; ControllerRevision controllerrevisions
 apis/batch/v1: Job jobs
-apis/networking.k8s.io/v1: Ingress ing ingresses; NetworkPolicy netpol networkpolicies
+apis/networking.k8s.io/v1: Ingress ing ingresses; IngressClass* ingressclasses; NetworkPolicy netpol networkpolicies
 apis/storage.k8s.io/v1: StorageClass* sc storageclasses
 apis/rbac.authorization.k8s.io/v1: Role roles; RoleBinding rolebindings; ClusterRole* clusterroles; ClusterRoleBinding* clusterrolebindings
 """  # noqa: E501 - a group is a line

@@ -1,6 +1,7 @@
 """Shows objects of a cluster: as the table that kubectl prints, or one with its surroundings."""
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,8 +10,14 @@ import yaml
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
-from hermes_agent.tools.sources.cluster.client import AS_TABLE, KINDS, ClusterApi, Object
-from hermes_agent.tools.sources.cluster.overview import last_words
+from hermes_agent.tools.sources.cluster.client import (
+    AS_TABLE,
+    KINDS,
+    ClusterApi,
+    Object,
+    ResourceKind,
+)
+from hermes_agent.tools.sources.cluster.overview import ingress_classes, last_words
 from hermes_agent.tools.sources.cluster.problems import (
     ago,
     claim_problems,
@@ -19,11 +26,13 @@ from hermes_agent.tools.sources.cluster.problems import (
     full_name,
     grouped,
     ingress_problems,
+    label_selector,
     matches,
     node_problems,
     owned_by,
     owner,
     pod_problems,
+    policy_lines,
     service_problems,
     workload_problems,
 )
@@ -37,7 +46,7 @@ NOISE = {
     "managedFields", "uid", "resourceVersion", "selfLink", "generation", "generateName",
 }  # fmt: skip
 NOTES = ("kubectl.kubernetes.io/last-applied-configuration", "objectset.rio.cattle.io/applied")
-LONG_CHARS = 1500
+LONG_CHARS, LINE_CHARS = 1500, 120
 
 
 class _Blocks(yaml.SafeDumper):
@@ -77,7 +86,7 @@ def written(one: Object, limit: int = YAML_CHARS) -> str:
 
 
 async def get(
-    api: ClusterApi, kind: str, name: str, namespace: str, selector: str, limit: int
+    api: ClusterApi, kind: str, name: str, namespace: str, selector: str, pattern: str, limit: int
 ) -> ToolResult:
     where = await api.kind(kind)
     if name:
@@ -96,10 +105,16 @@ async def get(
         return answer(api.source, table(("name",), names, limit), {"count": len(names)})
     shown = [at for at, one in enumerate(found["columnDefinitions"]) if not one["priority"]]
     headers = [found["columnDefinitions"][at]["name"].lower() for at in shown]
+    headers += ["line"] if pattern else []
+    where_found = await _with_text(api, where, namespace, selector, pattern) if pattern else {}
     rows: list[tuple[str, ...]] = []
     for row in found.get("rows") or []:
         space = row["object"]["metadata"].get("namespace", "")
         cells = tuple(str(row["cells"][at]) for at in shown)
+        if pattern:
+            if (name := full_name(row["object"])) not in where_found:
+                continue
+            cells = (*cells, where_found[name])
         rows.append(cells if namespace or not where.namespaced else (space, *cells))
     if not namespace and where.namespaced:
         headers.insert(0, "namespace")
@@ -108,6 +123,26 @@ async def get(
     return answer(
         api.source, text, {"count": len(rows)}, [f"{more} more were not listed" if more else ""]
     )
+
+
+async def _with_text(
+    api: ClusterApi, where: ResourceKind, namespace: str, selector: str, pattern: str
+) -> dict[str, str]:
+    """The names of the objects in which an expression is found, each with the first such line."""
+    search, found = matcher(pattern), {}
+    for one in await api.items(where, namespace, labelSelector=selector):
+        text = yaml.dump(cleaned(one), Dumper=_Blocks, sort_keys=False, allow_unicode=True)
+        lines = [line.strip(" -") for line in text.splitlines() if search(line)]
+        if lines:
+            found[full_name(one)] = shortened(lines[0], LINE_CHARS)
+    return found
+
+
+def matcher(pattern: str) -> Any:
+    try:
+        return re.compile(pattern, re.IGNORECASE).search
+    except re.error as error:
+        raise ToolError(f"`pattern` is not a valid expression: {error}", retry="changed") from None
 
 
 async def describe(api: ClusterApi, kind: str, name: str, namespace: str, now: float) -> ToolResult:
@@ -157,10 +192,11 @@ async def _surroundings(api: ClusterApi, one: Object, now: float) -> list[str]:
             return _in_trouble(node_problems(one, now)) + pod_lines(pods, now)
         case "Ingress":
             services = await api.items("services", namespace)
-            return _in_trouble(ingress_problems(one, services))
+            return _in_trouble(ingress_problems(one, services, await ingress_classes(api, [one])))
         case "Deployment" | "StatefulSet" | "DaemonSet" | "ReplicaSet" | "Job":
             pods = await pods_of(api, one)
-            return _in_trouble(workload_problems(one, now)) + pod_lines(pods, now)
+            lines = _in_trouble(workload_problems(one, now)) + pod_lines(pods, now)
+            return lines + await _policies(api, pods)
     if namespace and kind in ("ConfigMap", "Secret"):
         pods = await api.items("pods", namespace)
         users = [pod["metadata"]["name"] for pod in pods if uses(pod["spec"], one)]
@@ -176,20 +212,6 @@ def pod_lines(pods: Sequence[Object], now: float) -> list[str]:
     bad = [(pod, texts) for pod in pods if (texts := pod_problems(pod, now))]
     lines = [f"{len(pods)} pods, {len(bad)} with a problem"]
     return lines + [f"- {one['metadata']['name']}: {'; '.join(texts)}" for one, texts in bad[:10]]
-
-
-def label_selector(selector: Mapping[str, Any]) -> str:
-    """A selector of a workload or a Service, as the API takes it in a query."""
-    parts = selector.get("matchLabels")
-    if parts is None and "matchExpressions" not in selector:
-        parts = selector
-    words = [f"{key}={value}" for key, value in (parts or {}).items()]
-    for one in selector.get("matchExpressions") or []:
-        values = f"({','.join(one.get('values') or [])})"
-        form = {"In": f"{one['key']} in {values}", "NotIn": f"{one['key']} notin {values}",
-                "Exists": one["key"], "DoesNotExist": f"!{one['key']}"}  # fmt: skip
-        words.append(form[one["operator"]])
-    return ",".join(words)
 
 
 async def pods_of(api: ClusterApi, one: Object) -> list[Object]:
@@ -225,13 +247,16 @@ async def _around_pod(api: ClusterApi, pod: Object, now: float) -> list[str]:
                 f"its claim {claim['metadata']['name']}: {text}"
                 for text in claim_problems(claim, now)
             ]
-    policies = [
-        one["metadata"]["name"]
-        for one in await api.items("networkpolicies", namespace)
-        if (one["spec"].get("podSelector") or {}).get("matchLabels", {}).items()
-        <= (pod["metadata"].get("labels") or {}).items()
-    ]
-    return lines + ([f"network policies for it: {', '.join(policies)}"] if policies else [])
+    return lines + await _policies(api, [pod])
+
+
+async def _policies(api: ClusterApi, pods: Sequence[Object]) -> list[str]:
+    """The network policies for pods of one kind."""
+    if not pods:
+        return []
+    data = pods[0]["metadata"]
+    found = await api.items("networkpolicies", data["namespace"])
+    return policy_lines(found, data.get("labels") or {})
 
 
 async def _around_service(api: ClusterApi, service: Object, now: float) -> list[str]:
@@ -253,7 +278,8 @@ async def _around_service(api: ClusterApi, service: Object, now: float) -> list[
         pod for pod in pods
         if matches(service["spec"].get("selector") or {}, pod["metadata"].get("labels"))
     ]  # fmt: skip
-    return lines + _wrong_ports(service, chosen) + pod_lines(chosen, now)
+    lines += _wrong_ports(service, chosen) + pod_lines(chosen, now)
+    return lines + await _policies(api, chosen)
 
 
 def _wrong_ports(service: Object, pods: Sequence[Object]) -> list[str]:

@@ -45,6 +45,7 @@ async def overview(api: ClusterApi, namespace: str, now: float) -> ToolResult:
     )
     every = dict(zip(KINDS, lists, strict=True))
     flux, more = await flux_objects(api, namespace)
+    classes = await ingress_classes(api, every["ingresses"])
     pods = _pods(every["pods"], events, now)
     sections = [
         ("nodes", len(wide["nodes"]), _lines(wide["nodes"], node_problems, now)),
@@ -54,7 +55,7 @@ async def overview(api: ClusterApi, namespace: str, now: float) -> ToolResult:
             for kind in ("deployments", "statefulsets", "daemonsets", "jobs")
         ),
         ("services", len(every["services"]), _services(every)),
-        ("ingresses", len(every["ingresses"]), _ingresses(every)),
+        ("ingresses", len(every["ingresses"]), _ingresses(every, classes)),
         (
             "persistentvolumeclaims",
             len(every["persistentvolumeclaims"]),
@@ -151,11 +152,21 @@ def _services(every: dict[str, list[Object]]) -> list[str]:
     ]
 
 
-def _ingresses(every: dict[str, list[Object]]) -> list[str]:
+async def ingress_classes(api: ClusterApi, ingresses: Sequence[Object]) -> list[str] | None:
+    """The classes that are there, if any is wanted by name and they can be seen."""
+    if not any(one["spec"].get("ingressClassName") for one in ingresses):
+        return None
+    try:
+        return [full_name(one) for one in await api.items("ingressclasses")]
+    except ToolError:
+        return None  # not everyone may see them
+
+
+def _ingresses(every: dict[str, list[Object]], classes: Sequence[str] | None) -> list[str]:
     return [
         f"- {full_name(one)}: {text}"
         for one in every["ingresses"]
-        for text in ingress_problems(one, every["services"])
+        for text in ingress_problems(one, every["services"], classes)
     ]
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from hermes_agent.core.text.format import shortened
@@ -251,9 +251,15 @@ def service_problems(
     return [text]
 
 
-def ingress_problems(ingress: Object, services: Sequence[Object]) -> list[str]:
-    """Paths that lead to no Service, or to a port that it does not have."""
+def ingress_problems(
+    ingress: Object, services: Sequence[Object], classes: Sequence[str] | None
+) -> list[str]:
+    """A class that is not there (None: it is not known which are), and paths that lead to no
+    Service, or to a port that it does not have."""
     space, found = ingress["metadata"]["namespace"], []
+    wanted = ingress["spec"].get("ingressClassName")
+    if wanted and classes is not None and wanted not in classes:
+        found.append(f"there is no ingress class {wanted!r}; classes: {_listed(classes)}")
     near = {
         one["metadata"]["name"]: one["spec"].get("ports") or []
         for one in services
@@ -271,6 +277,76 @@ def ingress_problems(ingress: Object, services: Sequence[Object]) -> list[str]:
                 ports = ", ".join(str(one["port"]) for one in near[name])
                 found.append(f"{where}: the Service has the ports {ports}")
     return found
+
+
+# --- selectors and network policies
+
+
+def label_selector(selector: Mapping[str, Any]) -> str:
+    """A selector of a workload or a Service, as the API takes it in a query."""
+    parts = selector.get("matchLabels")
+    if parts is None and "matchExpressions" not in selector:
+        parts = selector
+    words = [f"{key}={value}" for key, value in (parts or {}).items()]
+    for one in selector.get("matchExpressions") or []:
+        values = f"({','.join(one.get('values') or [])})"
+        form = {"In": f"{one['key']} in {values}", "NotIn": f"{one['key']} notin {values}",
+                "Exists": one["key"], "DoesNotExist": f"!{one['key']}"}  # fmt: skip
+        words.append(form[one["operator"]])
+    return ",".join(words)
+
+
+def selected(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Whether a selector with labels and expressions chooses an object; an empty one does."""
+    holds: dict[str, Callable[[Any, Any], bool]] = {
+        "In": lambda value, values: value in values,
+        "NotIn": lambda value, values: value not in values,
+        "Exists": lambda value, _: value is not None,
+        "DoesNotExist": lambda value, _: value is None,
+    }
+    return (selector.get("matchLabels") or {}).items() <= labels.items() and all(
+        holds[one["operator"]](labels.get(one["key"]), one.get("values") or [])
+        for one in selector.get("matchExpressions") or []
+    )
+
+
+def policy_lines(policies: Sequence[Object], labels: Mapping[str, str]) -> list[str]:
+    """Whom the network policies for pods with these labels let in, and where those may go."""
+    lines = []
+    for policy in policies:
+        spec = policy["spec"]
+        if not selected(spec.get("podSelector") or {}, labels):
+            continue
+        for kind, part, peers, words in (
+            ("Ingress", "ingress", "from", "lets in"), ("Egress", "egress", "to", "lets out to"),
+        ):  # fmt: skip
+            if kind in (spec.get("policyTypes") or ["Ingress"]):
+                rules = [_rule(one, peers) for one in spec.get(part) or []]
+                told = f"only {'; or '.join(rules)}" if rules else "nobody"
+                lines.append(f"network policy {policy['metadata']['name']} {words} {told}")
+    return lines
+
+
+def _rule(rule: Object, peers: str) -> str:
+    who = [_peer(one) for one in rule.get(peers) or []] or ["everybody"]
+    ports = [str(one.get("port", "every")) for one in rule.get("ports") or []]
+    return ", ".join(who) + (f", port {', '.join(ports)}" if ports else "")
+
+
+def _peer(peer: Object) -> str:
+    if block := peer.get("ipBlock"):
+        apart = block.get("except") or []
+        return str(block["cidr"]) + (f" without {_listed(apart)}" if apart else "")
+    chosen = [
+        f"{word} {label_selector(peer[part]) or 'all'}"
+        for part, word in (("podSelector", "pods"), ("namespaceSelector", "namespaces"))
+        if part in peer
+    ]
+    return " in ".join(chosen)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
 
 
 # --- events

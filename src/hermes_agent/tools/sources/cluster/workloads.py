@@ -10,7 +10,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.tools.sources.cluster.client import KINDS, LOG_GONE, ClusterApi, Object
-from hermes_agent.tools.sources.cluster.objects import pods_of, references
+from hermes_agent.tools.sources.cluster.objects import matcher, pods_of, references
 from hermes_agent.tools.sources.cluster.problems import ago, full_name
 from hermes_agent.tools.sources.redaction import (
     HIDDEN,
@@ -23,6 +23,7 @@ from hermes_agent.tools.sources.times import Window, iso, parsed, stamp
 PODS = 20
 LOG_BYTES = 2_000_000
 SEARCHED_LINES = 20_000
+BEFORE = 5
 REVISIONS = 10
 REVISION = "deployment.kubernetes.io/revision"
 CAUSE = "kubernetes.io/change-cause"
@@ -69,7 +70,7 @@ async def logs(
         names = {one["name"] for pod in pods for one in pod["spec"]["containers"]}
         what = f"no container {container!r}" if pods else "no pod matches"
         raise ToolError(what, f"containers: {', '.join(sorted(names)) or 'none'}", "changed")
-    found = _matcher(pattern)
+    found = matcher(pattern)
     tails = await asyncio.gather(
         *(
             _log(api, pod, name, previous, span, SEARCHED_LINES if pattern else limit + 1)
@@ -79,26 +80,27 @@ async def logs(
     each = max(10, limit // max(1, sum(bool(text) for text, _ in tails)))
     parts, counted = [], 0
     for (pod, name), (text, trouble) in zip(wanted, tails, strict=True):
-        lines = [line for line in text.splitlines() if found(line)]
+        every = text.splitlines()
+        at = [number for number, line in enumerate(every) if found(line)]
+        lines = [every[number] for number in at]
         counted += len(lines)
         head = f"== {full_name(pod)}, container {name}"
         if trouble:
             parts.append(f"{head}: {trouble}")
         elif lines:
+            before = every[max(0, at[0] - BEFORE) : at[0]] if pattern else []
+            if before:
+                parts += [f"{head}, what precedes the first of {len(lines)} matches", *before]
+            if pattern and len(lines) > each:
+                parts += ["the first match:", lines[0]]
             more = f" (the last {each})" if len(lines) > each else ""
-            parts += [f"{head}{more}", text_without_secrets("\n".join(lines[-each:]))]
+            parts += [f"{head}{more}", *lines[-each:]]
         elif not pattern:
             parts.append(f"{head}: no lines in that time")
     left = [f"only {PODS} of {len(pods)} pods were read"] if len(pods) > PODS else []
-    text = "\n".join(parts) or f"no line of {len(wanted)} logs matches {pattern!r}"
+    text = text_without_secrets("\n".join(parts))
+    text = text or f"no line of {len(wanted)} logs matches {pattern!r}"
     return answer(api.source, text, {"pods": len(pods), "lines": counted}, left)
-
-
-def _matcher(pattern: str) -> Any:
-    try:
-        return re.compile(pattern, re.IGNORECASE).search
-    except re.error as error:
-        raise ToolError(f"`pattern` is not a valid expression: {error}", retry="changed") from None
 
 
 async def _log(
