@@ -14,6 +14,7 @@ from hermes_agent.tools.sources.alertmanager import alertmanager, silence_alerts
 from hermes_agent.tools.sources.changes import what_changed
 from hermes_agent.tools.sources.connection import configured
 from hermes_agent.tools.sources.times import iso
+from tests.support.cli import wait_until
 from tests.support.sources import Observer, answers, free_port, server
 
 pytestmark = pytest.mark.slow
@@ -42,6 +43,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         body = json.dumps(alerts).encode()
         headers = {"Content-Type": "application/json"}
         urllib.request.urlopen(urllib.request.Request(f"{url}/api/v2/alerts", body, headers))
+        wait_until(
+            lambda: answers(f"{url}/api/v2/alerts/groups", b"web-1"), "the alerts are grouped"
+        )
         yield url
 
 

@@ -97,7 +97,7 @@ class Source(Struct, frozen=True):
         except (httpx.LocalProtocolError, UnicodeError):  # what it says has the header in it
             what = f"a header for {self.label} has characters that HTTP does not allow"
             raise ToolError(what, "check its headers and secrets", "never") from None
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, ssl.SSLError) as error:  # TLS 1.3 refuses logins late
             what = str(error) or error.__class__.__name__
             hint = f"`hermes sources test {self.name}` checks it"
             raise ToolError(f"cannot reach {self.label}: {what}", hint, "same") from None
