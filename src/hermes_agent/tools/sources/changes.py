@@ -9,7 +9,7 @@ from msgspec import Meta
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import ODD, Source, configured
+from hermes_agent.tools.sources.connection import Source, configured
 from hermes_agent.tools.sources.registry import TYPES
 from hermes_agent.tools.sources.results import Change, answer, timeline
 from hermes_agent.tools.sources.times import Window, moment
@@ -70,6 +70,6 @@ async def _asked(source: Source, span: Window) -> tuple[list[Change], str]:
         return [], error.message
     except TimeoutError:
         return [], f"it took longer than {SECONDS:.0f} s"
-    except ODD:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         log.info("%s answers oddly", source.name, exc_info=True)
         return [], "its answer does not have the expected form"
