@@ -43,7 +43,7 @@ async def verify(
     name: str, settings: SourceSettings, secret: Callable[[str], str], clock: Clock
 ) -> SourceCheck:
     from hermes_agent.policy.network.egress import guarded_client
-    from hermes_agent.tools.sources.connection import Source
+    from hermes_agent.tools.sources.connection import ODD, Source
 
     kind = TYPES[settings.kind]
     if missing := [package for package in kind.packages if is_missing(package)]:
@@ -65,6 +65,9 @@ async def verify(
             return SourceCheck(name, settings.kind, True, await kind.load().verify(source))
     except HermesError as error:
         return SourceCheck(name, settings.kind, False, error.message, error.hint)
+    except ODD:
+        hint = f"is {settings.url} the address of {settings.kind}?"
+        return SourceCheck(name, settings.kind, False, "its answer has an unexpected form", hint)
     except TimeoutError:
         what = f"took longer than {settings.timeout_seconds:.0f} s"
         return SourceCheck(name, settings.kind, False, what)

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -11,6 +12,7 @@ import pytest
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceSettings
+from hermes_agent.runtime.sources import verify
 from hermes_agent.tools.sources.changes import what_changed
 from hermes_agent.tools.sources.databases.redis import redis
 from hermes_agent.tools.sources.probe import probe
@@ -88,13 +90,19 @@ async def test_one_odd_source_does_not_hide_what_others_say(
     assert "prod was not searched: its answer does not have the expected form" in found.text
 
 
-@pytest.mark.parametrize("time", ["99999999999w ago", "9" * 400 + "d", "0001-01-01", "1969-12-01"])
+async def test_a_test_of_an_odd_source_says_what_is_wrong(hostile: str) -> None:
+    odd = SourceSettings(kind="prometheus", url=f"{hostile}/odd")
+    check = await verify("prod", odd, lambda _name: "", time.time)
+    assert (check.ok, check.what) == (False, "its answer has an unexpected form")
+
+
+@pytest.mark.parametrize("when", ["99999999999w ago", "9" * 400 + "d", "0001-01-01", "1969-12-01"])
 async def test_a_time_that_cannot_be_is_refused(
-    observer: Observer, hostile: str, time: str
+    observer: Observer, hostile: str, when: str
 ) -> None:
     observer.sources["prod"] = SourceSettings(kind="prometheus", url=f"{hostile}/odd")
     with pytest.raises(ToolError, match="not a valid time"):
-        await observer.call(what_changed, around=time)
+        await observer.call(what_changed, around=when)
 
 
 async def test_a_probe_stays_with_the_host_that_was_judged(

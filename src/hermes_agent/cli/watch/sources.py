@@ -179,7 +179,7 @@ def _test(options: argparse.Namespace) -> int:
         _known(name, settings)
     with Progress("asking"):
         rows = asyncio.run(_checked(names))
-    cells = [(row["name"], row["kind"], "ok" if row["ok"] else "fails", clean(row["what"]))
+    cells = [(row["name"], row["kind"], "ok" if row["ok"] else "fails", row["what"])
              for row in rows]  # fmt: skip
     text = table(("source", "kind", "", ""), cells) if rows else "no sources"
     text += "".join(f"\nhint: {row['name']}: {row['hint']}" for row in rows if row["hint"])
@@ -192,7 +192,8 @@ async def _checked(names: tuple[str, ...]) -> list[dict[str, Any]]:
 
     home, settings = home_and_settings()
     secrets = Secrets(os.environ, home)
-    return [one._asdict() for one in await verify_all(settings, secrets.get, time.time, names)]
+    checks = await verify_all(settings, secrets.get, time.time, names)
+    return [{**one._asdict(), "what": clean(one.what), "hint": clean(one.hint)} for one in checks]
 
 
 def _known(name: str, settings: "Settings") -> "SourceSettings":

@@ -21,6 +21,8 @@ from hermes_agent.tools.web.client import BoundedBody
 
 ANSWER_BYTES = 20_000_000
 TROUBLE_CHARS = 300
+ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What reading an answer raises that does not have the expected form."""
 _SECRET = re.compile(r"secret:([A-Za-z_]\w*)")
 
 
