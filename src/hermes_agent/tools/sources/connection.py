@@ -93,7 +93,9 @@ class Source(Struct, frozen=True):
             ) from None
         except httpx.HTTPError as error:
             what = str(error) or error.__class__.__name__
-            hint = f"`hermes sources test {self.name}` checks it"
+            hint = (
+                f"does it run? `hermes config set sources.{self.name}.url URL` changes its address"
+            )
             raise ToolError(f"cannot reach {self.label}: {what}", hint, "same") from None
         return answer, bytes(data)
 
