@@ -550,17 +550,19 @@ async def test_wrong_uses_of_a_found_tool_are_told(tmp_path: Path) -> None:
         use("far__ping", hots="a"),
         ("use_tool", {"name": "far__ping", "arguments": "a"}),
         use("use_tool", name="far__ping"),
+        ("use_tool", {"name": "far__ping", "input": {"host": "a"}}),
     ]
     async with bench(tmp_path, ScriptedModel(*calls(*steps)), tools=BASE) as b:
         offer(b, Shelf(far(ran)))
         end = await b.say("go")
-        unknown, missing, no_object, itself = await finished(b)
+        unknown, missing, no_object, itself, elsewhere = await finished(b)
     assert end.reason == "done"
     assert "no tool called 'far__pnig'" in unknown.text
     assert "find_tools searches more" in unknown.text
     assert "far__ping needs host" in missing.text
     assert "arguments as an object" in no_object.text
     assert not itself.ok
+    assert "put the arguments of far__ping into `arguments`" in elsewhere.text
     assert ran == []
 
 

@@ -7,6 +7,8 @@ from threading import Thread
 
 import pytest
 
+from hermes_agent.runtime.sources import server_of
+from hermes_agent.tools.sources.registry import TYPES
 from tests.support.cli import Hermes
 
 SCRIPT = """
@@ -56,13 +58,17 @@ def test_a_source_is_added_with_a_token_tested_and_removed(hermes: Hermes, url: 
     assert "t0ken" not in config
     assert [row["ok"] for row in hermes.json("sources", "test")] == [True]
     assert "prometheus (prometheus): answers" in hermes.run("doctor").stdout
-    hermes.good("sources", "remove", "prometheus")
+    assert ".env: PROMETHEUS_TOKEN" in hermes.good("sources", "remove", "prometheus")
     assert hermes.json("sources", "list") == []
 
 
 def test_a_source_that_refuses_is_told_with_the_way_out(hermes: Hermes, url: str) -> None:
     said = hermes.good("sources", "add", "prometheus", url)
+    assert "saved prometheus, but it does not work yet" in said
     assert "refuses access (401)" in said
+    again = hermes.run("sources", "add", "prometheus", url, "--token", input="t0ken-of-the-shop\n")
+    assert (again.returncode, "'prometheus' is this source already" in again.stderr) == (2, True)
+    assert not (hermes.home / ".env").exists()
     tried = hermes.run("sources", "test", "prometheus")
     assert tried.returncode == 1
     assert "check its token or password" in tried.stdout
@@ -76,3 +82,9 @@ def test_the_agent_reads_a_source_without_asking(hermes: Hermes, url: str) -> No
     messages = json.dumps(hermes.json("sessions", "show", answer["session"])["messages"])
     assert "up{job=shop}" in messages
     assert "t0ken" not in messages
+
+
+def test_databases_of_one_server_are_one_server() -> None:
+    kind = TYPES["postgresql"]
+    given = ("postgresql://localhost/shop", "postgresql://127.0.0.1:5432", "postgresql://[::1]/a")
+    assert [server_of(url, kind) for url in given] == ["127.0.0.1:5432"] * 2 + ["[::1]:5432"]

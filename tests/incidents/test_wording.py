@@ -13,7 +13,7 @@ SAID = {
         "shop-answers", "curl -fsS -o /dev/null --max-time 2 https://shop.example",
     ),
     "http://10.0.0.7:8080/up answers within 500 ms": (
-        "10-0-0-7-answers", "curl -fsS -o /dev/null --max-time 0.5 http://10.0.0.7:8080/up",
+        "10-0-0-7-8080-answers", "curl -fsS -o /dev/null --max-time 0.5 http://10.0.0.7:8080/up",
     ),
     "my web shop at http://127.0.0.1:8080 is up": (
         "web-shop-answers", "curl -fsS -o /dev/null --max-time 5 http://127.0.0.1:8080",

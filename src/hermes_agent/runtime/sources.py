@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -77,11 +78,18 @@ def discover(
     known: Mapping[str, SourceSettings], environ: Mapping[str, str]
 ) -> Iterator[SourceSettings]:
     """Sources on this machine that are not in the settings."""
-    urls = {one.url.rstrip("/") for one in known.values()}
+    places = {(one.kind, server_of(one.url, TYPES[one.kind])) for one in known.values()}
     for kind, row in TYPES.items():
         for url in _found(row, environ):
-            if url not in urls:
+            if (kind, server_of(url, row)) not in places:
                 yield SourceSettings(kind=kind, url=url)
+
+
+def server_of(url: str, row: SourceType) -> str:
+    """Without the path, and with the port: a server has several databases."""
+    scheme, _, rest = url.replace("//localhost", "//127.0.0.1").partition("://")
+    host = rest if scheme == "unix" else rest.partition("/")[0]
+    return host if not row.port or re.search(r":\d+$", host) else f"{host}:{row.port}"
 
 
 def _found(row: SourceType, environ: Mapping[str, str]) -> Iterator[str]:

@@ -50,6 +50,12 @@ class ToolResolver:
 
     def given(self, open_call: PendingCall, tool: Tool) -> dict[str, object]:
         """The model's arguments, validated and with defaults."""
+        if open_call.call.name == USE_TOOL and open_call.call.input().keys() - {
+            "name",
+            "arguments",
+        }:
+            why = f"{USE_TOOL} takes only `name` and `arguments`"
+            raise ToolError(why, f"put the arguments of {tool.name} into `arguments`", "changed")
         return tool.arguments(open_call.call.target()[1])
 
     def place(self, open_call: PendingCall, tool: Tool | None) -> str:

@@ -31,6 +31,8 @@ _OPTIONS = {
     "index": "the index in which `opensearch` looks",
 }
 
+_LOGIN = dict.fromkeys(("postgresql", "mysql"), "/DATABASE --user USER --password")
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     actions = add_actions(parser, _list)
@@ -96,12 +98,17 @@ def _add(options: argparse.Namespace) -> int:
         raise UsageError(
             f"a source called {name!r} already exists", f"`hermes sources remove {name}`"
         )
+    for old, one in settings.sources.items():
+        if options.url and (one.kind, one.url) == (options.kind, options.url) and not options.name:
+            raise UsageError(f"{old!r} is this source already", "--name NAME adds it once more")
     entry = _entry(options, name)
     write_setting(f"sources.{name}", json.dumps(entry))
     [row] = asyncio.run(_checked((name,)))
-    text = f"added {name}: {row['what']}" + (f"\nhint: {row['hint']}" if row["hint"] else "")
+    text = f"added {name}: {row['what']}"
     if not row["ok"]:
-        text += f"\nit is saved; `hermes sources test {name}` tries again"
+        text = f"saved {name}, but it does not work yet: {row['what']}"
+        text += f"\nhint: {row['hint'] + '; ' if row['hint'] else ''}`hermes sources test {name}`"
+        text += f" tries again, `hermes sources remove {name}` removes it"
     return emit(options, {**row, **entry}, text)
 
 
@@ -161,7 +168,7 @@ def _discover(options: argparse.Namespace) -> int:
         {
             "kind": one.kind,
             "url": one.url,
-            "add": f"hermes sources add {one.kind} {one.url}".strip(),
+            "add": f"hermes sources add {one.kind} {one.url}{_LOGIN.get(one.kind, '')}".strip(),
         }
         for one in found
     ]
@@ -207,6 +214,8 @@ def _remove(options: argparse.Namespace) -> int:
     from hermes_agent.host.config import remove_setting
 
     home, settings = home_and_settings()
-    _known(options.name, settings)
+    left = _known(options.name, settings).secrets
+    text = f"removed {options.name}"
+    text += f"; still in {home / '.env'}: {', '.join(left)}" if left else ""
     remove_setting(home / "config.yaml", f"sources.{options.name}")
-    return emit(options, {"name": options.name, "removed": True}, f"removed {options.name}")
+    return emit(options, {"name": options.name, "removed": True}, text)

@@ -128,7 +128,9 @@ def _answers(found: Groups) -> ProposedCheck | None:
     if limit is None:
         return None
     url = found["url"].rstrip(".,")
-    what = slug(found.get("what") or "") or slug(host_of(url)) or "site"
+    port = re.match(r"https?://[^/?#]*(:\d+)(?=[/?#]|$)", url)
+    place = host_of(url) + (port[1] if port else "")  # a host may have several services
+    what = slug(found.get("what") or "") or slug(place) or "site"
     run = f"curl -fsS -o /dev/null --max-time {limit:g} {shlex.quote(url)}"
     return ProposedCheck(f"{what}-answers", run, service=what, severity="P1")
 

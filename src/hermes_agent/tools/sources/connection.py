@@ -101,7 +101,9 @@ class Source(Struct, frozen=True):
             raise ToolError(what, "check its headers and secrets", "never") from None
         except (httpx.HTTPError, ssl.SSLError) as error:  # TLS 1.3 refuses logins late
             what = str(error) or error.__class__.__name__
-            hint = f"`hermes sources test {self.name}` checks it"
+            hint = (
+                f"does it run? `hermes config set sources.{self.name}.url URL` changes its address"
+            )
             raise ToolError(f"cannot reach {self.label}: {what}", hint, "same") from None
         return answer, bytes(body.data)
 

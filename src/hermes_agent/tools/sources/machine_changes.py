@@ -71,7 +71,7 @@ async def machine_changes(context: ToolContext, span: Window) -> list[Change]:
         found += within[:MOST]
         left += len(within[MOST:])
     if unseen := " ".join(told.get("unseen", [])):
-        found.append(Change(span.end, f"the journal says: {unseen}"))
+        found.append(Change(span.end, f"the journal cannot be read: {unseen}"))
     if left:
         found.append(Change(span.end, f"… and {left} more; the tool `journal` shows them"))
     return found

@@ -183,7 +183,8 @@ async def _connected(source: Source) -> AsyncIterator[Run]:
             sslrootcert=settings.ca_file or None,
         )
     except psycopg.Error as error:
-        raise ToolError(f"cannot reach {source.label}: {_said(error)}", retry="same") from None
+        hint = "" if settings.user else f"`hermes config set sources.{source.name}.user NAME`"
+        raise ToolError(f"cannot reach {source.label}: {_said(error)}", hint, "same") from None
 
     async def run(statement: str) -> Rows:
         try:
