@@ -54,11 +54,11 @@ def test_a_source_is_added_with_a_token_tested_and_removed(hermes: Hermes, url: 
     said = hermes.run("sources", "add", "prometheus", url, "--token", input="t0ken-of-the-shop\n")
     assert "added prometheus: answers; 0 targets" in said.stdout
     config = (hermes.home / "config.yaml").read_text()
-    assert "token: secret:PROMETHEUS_TOKEN" in config
+    assert "token: secret:SOURCE_PROMETHEUS_TOKEN" in config
     assert "t0ken" not in config
     assert [row["ok"] for row in hermes.json("sources", "test")] == [True]
     assert "prometheus (prometheus): answers" in hermes.run("doctor").stdout
-    assert ".env: PROMETHEUS_TOKEN" in hermes.good("sources", "remove", "prometheus")
+    assert ".env: SOURCE_PROMETHEUS_TOKEN" in hermes.good("sources", "remove", "prometheus")
     assert hermes.json("sources", "list") == []
 
 

@@ -149,8 +149,7 @@ def _stored(name: str, field: str) -> str:
     from hermes_agent.cli.manage.model.keys import read_secret
     from hermes_agent.models.keys.storage import store_secret
 
-    variable = re.sub(r"\W", "_", f"{name}_{field}").upper()
-    variable = variable if not variable[0].isdigit() else f"S_{variable}"
+    variable = re.sub(r"\W", "_", f"source_{name}_{field}").upper()
     value = read_secret(f"{field} of {name} (not shown): ")
     if not value:
         raise UsageError(f"no {field} given; nothing was changed", "type it, or pipe it in")

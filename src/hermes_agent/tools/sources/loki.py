@@ -11,7 +11,7 @@ from msgspec import Meta
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, pick
+from hermes_agent.tools.sources.connection import Source, pick, quoted
 from hermes_agent.tools.sources.log_patterns import (
     LEVELS,
     LogEntry,
@@ -69,7 +69,7 @@ async def _ask(source: Source, path: str, span: Window, **params: Any) -> Any:
     times = {"start": int(span.start * 1e9), "end": int(span.end * 1e9)}
     reply = await source.get(f"/loki/api/v1/{path}", {**times, **params})
     if not isinstance(reply, dict) or reply.get("status") != "success":
-        raise ToolError(f"{source.label} answers: {reply}", retry="changed")
+        raise ToolError(f"{source.label} answers: {quoted(str(reply))}", retry="changed")
     return reply.get("data") or []
 
 

@@ -13,7 +13,7 @@ from msgspec import Meta
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, pick
+from hermes_agent.tools.sources.connection import Source, pick, quoted
 from hermes_agent.tools.sources.log_patterns import (
     LEVELS,
     LogEntry,
@@ -138,10 +138,11 @@ async def _search(source: Source, index: str, body: Mapping[str, Any]) -> Any:
     known = {"ignore_unavailable": "true", "allow_no_indices": "true"}
     found = await source.fetch("POST", path, params=known, json=body)
     if not isinstance(found, dict) or "hits" not in found:
-        raise ToolError(f"{source.label} answers: {found}", retry="changed")
+        raise ToolError(f"{source.label} answers: {quoted(str(found))}", retry="changed")
     failures = found.get("_shards", {}).get("failures", ())
     if failures and not found["hits"]["hits"]:
-        raise ToolError(f"{source.label} answers: {failures[0].get('reason')}", retry="changed")
+        why = quoted(str(failures[0].get("reason")))
+        raise ToolError(f"{source.label} answers: {why}", retry="changed")
     return found
 
 
