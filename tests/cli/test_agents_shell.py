@@ -65,6 +65,7 @@ async def test_every_command_but_a_look_is_refused_before_it_runs(tmp_path: Path
         "policy",
         "config",
         "search",
+        "sources",
         "status",
         "task",
         "terminals",

@@ -100,7 +100,9 @@ def check_all(one: Case) -> None:
     reports = [path for path in (one.home / "incidents").glob("*.*") if path.is_file()]
     named = sorted(path.name for path in reports if path.stem.endswith("-inc-1"))
     assert [name.rpartition(".")[2] for name in named] == ["json", "md"], reports
-    assert len(one.api.get("/v1/memory")["notes"]) == 1
+    notes = [note["text"] for note in one.api.get("/v1/memory")["notes"]]
+    own = [text for text in notes if text.startswith("What incidents showed")]
+    assert (len(notes), len(own)) == (2, 1), notes
     assert len(one.api.get("/v1/skills/service-crash-web")["versions"]) == 1
 
 

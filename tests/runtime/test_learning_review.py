@@ -157,7 +157,7 @@ async def test_when_the_budget_is_used_up_it_is_put_off_until_tomorrow(
         await h.runtime.learning.knowledge.budget.add(19_000, None)
         session = await worked(h, tmp_path)
         assert await notes(h) == []
-        assert "learning pauses until tomorrow" in caplog.text
+        assert "continues tomorrow: tokens of learning today" in caplog.text
         task = await waiting(h)
         assert (task.key, task.due) == (f"review {session.id} 1", clock.now // DAY * DAY + DAY)
         clock.now += 6 * 3600

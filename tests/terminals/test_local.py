@@ -33,7 +33,8 @@ async def test_commands_see_no_secret_unless_it_is_named(place: LocalPlace) -> N
     }
     shell = Shell(place.open(given))
     names = await shell.says("compgen -e | grep -v -x -e _ -e PWD -e OLDPWD -e SHLVL | sort")
-    assert names.split() == ["HERMES_SPOOL", "HOME", "LC_TIME", "PATH", "TERM", "WANTED"]
+    own = ["HERMES_HOME", "HERMES_SPOOL"]
+    assert names.split() == [*own, "HOME", "LC_TIME", "PATH", "TERM", "WANTED"]
     assert await shell.says("echo $TERM") == "dumb\n"
     job = await shell("env", background=True)
     printed = (await shell.terminal.follow(job.id, wait=60)).stdout

@@ -27,7 +27,7 @@ async def make_image(
     return ToolResult(f"{path}: {len(made.data)} bytes", {"path": path}, cost=None)
 
 
-@tool(capabilities=("filesystem",), paths={"path": "write"}, located=True)
+@tool(capabilities=("filesystem",), repeatable=True, paths={"path": "write"}, located=True)
 async def speak(context: ToolContext, text: str, path: str) -> ToolResult:
     """Speak a text into a file (Ogg); `send_message` sends it as a voice message."""
     with _as_tool_error():

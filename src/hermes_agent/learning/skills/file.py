@@ -55,7 +55,10 @@ TOOLS = {
 BUILT_IN = (
     *dict.fromkeys(TOOLS.values()), "ask_user", "browser", "browser_act", "execute_code",
     "find_tools", "incident", "make_tool", "memory", "process", "read_on", "recall", "send_message",
-    "skill", "task", "use_tool", "write_skill",
+    "skill", "task", "use_tool", "write_skill", "alertmanager", "argocd", "calendar", "containers",
+    "git_host", "journal", "kubernetes", "log_files", "loki", "make_image", "mysql", "opensearch",
+    "open_pull_request", "postgresql", "probe", "prometheus", "read_feed", "redis", "remind",
+    "silence_alerts", "speak", "transcribe", "what_changed",
 )  # fmt: skip
 """Our tools; other names are those of MCP servers and of tools that the agent wrote."""
 ALIKE = 0.85
