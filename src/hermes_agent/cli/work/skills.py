@@ -28,7 +28,6 @@ Row = dict[str, Any]
 PUT_AWAY = ("demoted", "retired", "quarantined")
 MAIN = "SKILL.md"
 WIDEST = 100
-STRAY_WORDS = "options go before a skill's name: hermes skills run --policy NAME SKILL ARG"
 
 RUN_CODES = """\
 Exit code 0 when it is done or there was nothing to do, 3 when it does not apply to this case, 1

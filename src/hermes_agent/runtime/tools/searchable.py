@@ -35,4 +35,7 @@ class SearchableTools:
 
 
 def _about(one: BuiltinToolFacts) -> str:
-    return f"needs {one.missing}" if one.missing else one.description.partition("\n")[0]
+    if one.missing:
+        return f"needs {one.missing}"
+    given = ", ".join(one.parameters["properties"])
+    return f"{' '.join(one.description.split())} Arguments: {given}."
