@@ -1,17 +1,33 @@
 """Whether the typed tools reach in three calls, without a shell, the facts that the answers to
 others' public cases need. The table in the documentation is the one here."""
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
+import yaml
 
 from hermes_agent.core.settings.sources import SourceSettings
+from hermes_agent.tools.sources.databases.postgresql import postgresql
+from tests.support import yardstick_services as services
 from tests.support.calls import caller
 from tests.support.cluster import cluster
+from tests.support.databases import postgres_server
+from tests.support.model_server import ModelServer
+from tests.support.recorded_wire import answering, replay
+from tests.support.source import ROOT
 from tests.support.sources import Observer
-from tests.support.yardstick import Case, calls_needed
+from tests.support.yardstick import Case, calls_needed, table
 from tests.support.yardstick_cluster import CLUSTER, all_faults
+
+PAGE = ROOT / "docs" / "concepts" / "sources-yardstick.md"
+IN_CLUSTER = [case for case, _, _ in CLUSTER]
+EVERY = [*IN_CLUSTER, *services.SERVICES]
 
 
 @pytest.fixture
@@ -20,22 +36,137 @@ async def observer(tmp_path: Path) -> AsyncIterator[Observer]:
         yield Observer(here)
 
 
-def check(case: Case, found: tuple[int, list[str], str]) -> None:
-    needs, missing, said = found
+def each(cases: Any) -> Any:
+    return pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
+
+
+async def check(case: Case, observer: Observer) -> None:
+    """It needs as many calls as the table says, or is still not reached where that says so."""
+    needs, missing, said = await calls_needed(case, observer)
     assert needs == case.needs, f"{case.name}: {needs} calls, without {missing}:\n{said}"
 
 
-@pytest.fixture(scope="module")
-def faults() -> Iterator[None]:
-    with all_faults():
-        yield
+def test_the_page_has_the_table_and_the_figures() -> None:
+    reached = sum(case.needs > 0 for case in EVERY)
+    text = PAGE.read_text()
+    assert table(EVERY) in text
+    assert f"**Reached: {reached} of {len(EVERY)}" in text
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("case", [case for case, _, _ in CLUSTER], ids=lambda case: case.name)
-@pytest.mark.usefixtures("faults")
-async def test_a_cluster_tells_what_the_answer_needs(case: Case, observer: Observer) -> None:
-    path = str(cluster() / (case.account or "admin"))
-    observer.sources["prod"] = SourceSettings(kind="kubernetes", kubeconfig=path)
-    check(case, await calls_needed(case, observer))
+@pytest.mark.timeout(500)
+async def test_a_cluster_tells_what_the_answers_need(observer: Observer) -> None:
+    """One test, since its namespaces are made once and there is one cluster for all processes."""
+    otherwise = []
+    with all_faults():
+        for case in IN_CLUSTER:
+            path = str(cluster() / (case.account or "admin"))
+            observer.sources["prod"] = SourceSettings(kind="kubernetes", kubeconfig=path)
+            needs, missing, said = await calls_needed(case, observer)
+            if needs != case.needs:
+                otherwise.append(f"{case.name}: {needs} calls, without {missing}:\n{said}")
+    assert otherwise == []
+
+
+@each(services.LOKI)
+async def test_loki_tells_what_the_answer_needs(case: Case, observer: Observer) -> None:
+    with ModelServer(services.loki_server) as server:
+        observer.sources["logs"] = SourceSettings(kind="loki", url=server.root)
+        await check(case, observer)
+
+
+@each(services.OPENSEARCH)
+async def test_opensearch_tells_what_the_answer_needs(case: Case, observer: Observer) -> None:
+    with ModelServer(services.opensearch_server) as server:
+        observer.sources["logs"] = SourceSettings(kind="opensearch", url=server.root)
+        await check(case, observer)
+
+
+@pytest.fixture(scope="module")
+def metrics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with services.metrics(tmp_path_factory.mktemp("prometheus")) as url:
+        yield url
+
+
+@each(services.PROMETHEUS)
+async def test_prometheus_tells_what_the_answer_needs(
+    case: Case, observer: Observer, metrics: str
+) -> None:
+    observer.sources["prod"] = SourceSettings(kind="prometheus", url=metrics)
+    await check(case, observer)
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    with postgres_server(
+        services.USERS, "shared_preload_libraries=pg_stat_statements", "autovacuum=off"
+    ) as url:
+        yield url
+
+
+@contextmanager
+def held(url: str) -> Iterator[None]:
+    """One session has the table and does nothing with it; another waits."""
+    update = "update users set email = '' where id = 7"
+    with psycopg.connect(url, user="owner") as first:
+        first.execute("lock table users")
+        waits = subprocess.Popen(["psql", url, "-U", "owner", "-c", update])
+        try:
+            yield
+        finally:
+            first.rollback()
+            assert waits.wait(30) == 0
+
+
+@each(services.POSTGRESQL)
+async def test_postgresql_tells_what_the_answer_needs(
+    case: Case, observer: Observer, database: str
+) -> None:
+    observer.sources["db"] = SourceSettings(kind="postgresql", url=database, user="looker")
+    if "lock" not in case.name:
+        await check(case, observer)
+        return
+    with held(database):
+        while "where id = 7" not in (await observer.call(postgresql, action="locks")).text:
+            await asyncio.sleep(0)
+        await check(case, observer)
+
+
+@each(services.REDIS)
+async def test_redis_tells_what_the_answer_needs(
+    case: Case, observer: Observer, tmp_path: Path
+) -> None:
+    with services.cache(tmp_path / "redis", case) as url:
+        observer.sources["cache"] = SourceSettings(kind="redis", url=url)
+        await check(case, observer)
+
+
+@each(services.ADDRESSES)
+async def test_a_probe_tells_what_the_answer_needs(
+    case: Case, observer: Observer, tmp_path: Path
+) -> None:
+    with (
+        services.served(services.Page) as http,
+        services.served(services.Page, services.expired(tmp_path)) as https,
+    ):
+        await check(case.at(http=http, https=https), observer)
+
+
+@each(services.FLUX)
+async def test_flux_tells_what_the_answer_needs(
+    case: Case, observer: Observer, tmp_path: Path
+) -> None:
+    with answering(replay(services.flux_wire())) as url:
+        path = tmp_path / "kubeconfig"
+        path.write_text(yaml.safe_dump(kubeconfig(url)))
+        observer.sources["prod"] = SourceSettings(kind="kubernetes", url=url, kubeconfig=str(path))
+        await check(case, observer)
+
+
+def kubeconfig(url: str) -> Mapping[str, Any]:
+    return {
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+        "clusters": [{"name": "here", "cluster": {"server": url}}],
+        "users": [{"name": "me", "user": {"token": "x"}}],
+    }

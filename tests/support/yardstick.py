@@ -3,7 +3,7 @@ and the calls of somebody who does not know the answer, decided before they were
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hermes_agent.core.errors import ToolError
@@ -27,6 +27,14 @@ class Case:
     why_not: str = ""
     account: str = ""
     """Who asks, if not an account that may read everything."""
+
+    def at(self, **ports: int) -> "Case":
+        """With the ports of servers that were started for it."""
+        calls = tuple(
+            (tool, {key: value.format(**ports) for key, value in given.items()})
+            for tool, given in self.calls
+        )
+        return replace(self, calls=calls)
 
     @property
     def row(self) -> str:

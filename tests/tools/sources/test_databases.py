@@ -2,14 +2,10 @@
 changed from here."""
 
 import asyncio
-import os
-import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import psycopg
@@ -25,29 +21,18 @@ from hermes_agent.tools.sources.databases import postgresql as postgresql_source
 from hermes_agent.tools.sources.databases.mysql import mysql
 from hermes_agent.tools.sources.databases.postgresql import postgresql
 from hermes_agent.tools.sources.databases.redis import redis
+from tests.support.databases import folder_of_user, listens, postgres_server
 from tests.support.sources import Observer, free_port, server
 
-
-def _listens(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
-        return True
-    return False
-
-
-@contextmanager
-def _folder(user: str) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Servers refuse to run as root: then they run as their own user, in a folder of theirs that is
-    not below one of pytest's, which only its owner may enter."""
-    with TemporaryDirectory(prefix="hermes-database-") as name:
-        if os.geteuid() == 0:
-            shutil.chown(name, user)
-            yield Path(name), {"user": user}
-        else:
-            yield Path(name), {}
+ORDERS = (
+    "create table orders (id int primary key, note text)",
+    "insert into orders select n, 'x' from generate_series(1, 300) n",
+)
 
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[str]:
+<<<<<<< HEAD
     with _folder("postgres") as (folder, how):
         yield from _postgres(folder, how)
 
@@ -77,6 +62,9 @@ def _postgres(folder: Path, how: dict[str, Any]) -> Iterator[str]:
             owner.execute("create extension dblink")
             owner.execute("revoke execute on all functions in schema public from public")
             owner.execute("grant execute on function dblink(text, text) to caller")
+=======
+    with postgres_server(ORDERS) as url:
+>>>>>>> yard
         yield url
 
 
@@ -185,7 +173,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         "redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "",
         "--requirepass", "open-sesame", "--slowlog-log-slower-than", "0",
     ]  # fmt: skip
-    with server(folder, command, lambda: _listens(port)):
+    with server(folder, command, lambda: listens(port)):
         yield port
 
 
@@ -228,7 +216,7 @@ async def test_redis_says_why_it_refuses(keys: Observer) -> None:
 
 @pytest.fixture(scope="module")
 def mariadb() -> Iterator[str]:
-    with _folder("mysql") as (folder, how):
+    with folder_of_user("mysql") as (folder, how):
         yield from _mariadb(folder, how)
 
 
@@ -241,7 +229,7 @@ def _mariadb(folder: Path, how: dict[str, Any]) -> Iterator[str]:
         "/usr/sbin/mariadbd", "--no-defaults", data, f"--port={port}", "--bind-address=127.0.0.1",
         f"--socket={folder / 's'}",
     ]  # fmt: skip
-    with server(folder, command, lambda: _listens(port), **how):
+    with server(folder, command, lambda: listens(port), **how):
         with closing(pymysql.connect(host="127.0.0.1", port=port, user="root")) as owner:
             with owner.cursor() as cursor:
                 cursor.execute("create database shop")

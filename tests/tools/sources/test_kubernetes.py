@@ -26,6 +26,7 @@ from hermes_agent.core.settings.sources import SourceSettings
 from hermes_agent.core.tools import Tool
 from hermes_agent.tools.sources.changes import what_changed
 from hermes_agent.tools.sources.cluster.credentials import login
+from hermes_agent.tools.sources.cluster.problems import policy_lines
 from hermes_agent.tools.sources.connection import configured
 from hermes_agent.tools.sources.kubernetes import kubernetes, server, verify
 from tests.support.calls import caller
@@ -191,6 +192,31 @@ async def test_logs_of_several_pods_are_searched(prod: Observer) -> None:
     assert result.data == {"source": "prod", "pods": 2, "lines": 1}
     assert "panic: cannot reach db:5432" in result.text
     assert "search-0" in result.text
+    before, _, _ = result.text.partition("panic: cannot")
+    assert "what precedes the first of 1 matches" in before
+    assert before.index("starting") < before.index("container main\n")
+
+
+async def test_objects_are_found_by_what_is_in_their_yaml(prod: Observer) -> None:
+    result = await prod.call(kubernetes, action="get", pattern="2\\.0-typo")
+    assert result.data["count"] == 1
+    assert "image: shop/search:2.0-typo" in result.text
+
+
+@pytest.mark.parametrize(("policy", "line"), [
+    ({"ingress": [{"from": [{"podSelector": {"matchLabels": {"tier": "in"}}}],
+                   "ports": [{"port": 80}]}]}, "lets in only pods tier=in, port 80"),
+    ({"policyTypes": ["Ingress"]}, "lets in nobody"),
+    ({"policyTypes": ["Egress"], "egress": [{"to": [
+        {"namespaceSelector": {}, "podSelector": {}}, {"ipBlock": {"cidr": "10.0.0.0/8"}},
+    ]}]}, "lets out to only pods all in namespaces all, 10.0.0.0/8"),
+    ({"podSelector": {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}}, ""),
+])  # fmt: skip
+def test_a_network_policy_is_told_in_words(policy: dict[str, Any], line: str) -> None:
+    chosen = {"podSelector": {"matchLabels": {"app": "web"}}}
+    one = {"metadata": {"name": "guard"}, "spec": {**chosen, **policy}}
+    expected = [f"network policy guard {line}"] if line else []
+    assert policy_lines([one], {"app": "web"}) == expected
 
 
 async def test_what_changed_knows_rollouts_and_ends_of_containers(prod: Observer) -> None:

@@ -249,7 +249,9 @@ async def _fields(source: Source, index: str, part: str) -> ToolResult:
         for name, kinds in sorted(known.items())
         if part.lower() in name.lower() and not name.startswith("_")
     ]
-    text = table(("field", "type"), rows, 200) if rows else "no field matches"
+    if not rows:
+        return answer(source, "no field matches", {"fields": 0})
+    text = f"{len(rows)} fields in {index}\n{table(('field', 'type'), rows, 200)}"
     return answer(source, text, {"fields": len(rows)})
 
 

@@ -175,12 +175,13 @@ def _certificate(data: bytes, now: float) -> tuple[list[tuple[str, object]], int
     starts = ssl.cert_time_to_seconds(decoded["notBefore"])
     days = int((ends - now) // 86_400)
     names = ", ".join(value for _, value in decoded.get("subjectAltName", ()))
+    left = f"expired {int((now - ends) // 86_400)} days ago" if ends < now else f"{days} days"
     return [
         ("subject", _name(decoded["subject"])),
         ("names", names),
         ("issuer", _name(decoded["issuer"])),
         ("valid from", f"{datetime.fromtimestamp(starts, UTC):%Y-%m-%d}"),
-        ("valid until", f"{datetime.fromtimestamp(ends, UTC):%Y-%m-%d %H:%M UTC}, {days} days"),
+        ("valid until", f"{datetime.fromtimestamp(ends, UTC):%Y-%m-%d %H:%M UTC}, {left}"),
     ], days
 
 
