@@ -27,44 +27,20 @@ from tests.support.sources import Observer, free_port, server
 ORDERS = (
     "create table orders (id int primary key, note text)",
     "insert into orders select n, 'x' from generate_series(1, 300) n",
+    "create role deputy login in role owner",
+    "create role standby login replication",
+    "create role shop login",
+    "grant insert on orders to shop",
+    "create role caller login",
+    "create extension dblink",
+    "revoke execute on all functions in schema public from public",
+    "grant execute on function dblink(text, text) to caller",
 )
 
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[str]:
-<<<<<<< HEAD
-    with _folder("postgres") as (folder, how):
-        yield from _postgres(folder, how)
-
-
-def _postgres(folder: Path, how: dict[str, Any]) -> Iterator[str]:
-    port = free_port()
-    binaries = max(Path("/usr/lib/postgresql").iterdir()) / "bin"
-    make = [binaries / "initdb", "-D", folder / "data", "-A", "trust", "-U", "owner", "-N"]
-    subprocess.run(make, check=True, capture_output=True, cwd=folder, **how)
-    command = [
-        str(binaries / "postgres"), "-D", str(folder / "data"), "-p", str(port), "-c", "fsync=off",
-        "-c", "listen_addresses=127.0.0.1", "-k", str(folder),
-    ]  # fmt: skip
-    url = f"postgresql://127.0.0.1:{port}/postgres"
-    ready = [binaries / "pg_isready", "-q", "-d", url]
-    with server(folder, command, lambda: subprocess.run(ready).returncode == 0, **how):
-        with psycopg.connect(url, user="owner", autocommit=True) as owner:
-            owner.execute("create table orders (id int primary key, note text)")
-            owner.execute("insert into orders select n, 'x' from generate_series(1, 300) n")
-            owner.execute("create role looker login")
-            owner.execute("grant pg_monitor, pg_read_all_data to looker")
-            owner.execute("create role deputy login in role owner")
-            owner.execute("create role standby login replication")
-            owner.execute("create role shop login")
-            owner.execute("grant insert on orders to shop")
-            owner.execute("create role caller login")
-            owner.execute("create extension dblink")
-            owner.execute("revoke execute on all functions in schema public from public")
-            owner.execute("grant execute on function dblink(text, text) to caller")
-=======
     with postgres_server(ORDERS) as url:
->>>>>>> yard
         yield url
 
 
