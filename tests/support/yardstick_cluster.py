@@ -430,7 +430,7 @@ CLUSTER: tuple[tuple[Case, Build, tuple[str, ...]], ...] = (
      nothing, ()),
     (Case("104a_postgres_root_issue", "slow for want of a database that does not start",
           asked("y104", "deployment/user-search"),
-          (CRASH, '"root" execution of the PostgreSQL server is not permitted'), 1),
+          (f"{CRASH}|exit code 1", '"root" execution of the PostgreSQL server is not'), 1),
      database_of_root, (CRASH, READY)),
     (Case("108_logs_nearby_lines", "the cause stands before the first of 300 errors",
           (logs_of("y108", "deployment/catalog-api", "connection refused"),),
