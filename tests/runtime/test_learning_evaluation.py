@@ -218,6 +218,7 @@ async def test_one_proof_uses_no_more_than_its_share_of_the_day(tmp_path: Path) 
 # the whole proof
 
 
+@pytest.mark.slow
 async def test_a_proof_replaces_unusable_cases_and_can_be_asked_for_again(tmp_path: Path) -> None:
     def written(*checks: str) -> dict[str, Any]:
         return {
