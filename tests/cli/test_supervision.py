@@ -47,7 +47,11 @@ def test_a_runtime_that_keeps_crashing_is_given_up_and_status_says_so(hermes: He
     hermes.home.mkdir()
     for folder in ("run", "logs"):
         (hermes.home / folder).mkdir()
-    socket_path, log = hermes.home / "run/api.sock", hermes.home / "logs/runtime.log"
+    socket_path, log = (
+        Path(next(paths.socket_paths(str(hermes.home)))),
+        hermes.home / "logs/runtime.log",
+    )
+    socket_path.parent.mkdir(parents=True, exist_ok=True)
     with socket.socket(socket.AF_UNIX) as left:  # a runtime that ends in order removes it
         left.bind(str(socket_path))
     note = paths.supervisor_note(str(hermes.home))

@@ -37,7 +37,8 @@ async def test_a_job_asks_its_owner_where_it_delivers_and_waits_in_sight(tmp_pat
         await r.say("/queue", "ada")
         run = await begun(r, "pad:with-ada", timeout=3.0)
         asked = await r.hears("touch made", "with-ada")
-        assert "`maker` (job)" in asked
+        assert asked.startswith("`maker`, session `")
+        assert "(job)" in asked
         waits = await in_state(r, run, "running", "it is waiting for an answer: terminal")
         assert "touch made" in waits.error
         (shown,) = (await runtime_status(r.runtime))["jobs"]["running"]

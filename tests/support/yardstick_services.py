@@ -317,7 +317,6 @@ USERS = (
     "create extension pg_stat_statements",
     "create table users (id int primary key, email text)",
     "insert into users select n, 'user' || n || '@shop.example' from generate_series(1, 100000) n",
-    "analyze users",
     *("select * from users where email = 'ann@shop.example'" for _ in range(20)),
 )
 POSTGRESQL = (
