@@ -12,7 +12,6 @@ from hermes_agent.agent.tools.executor import NESTED
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.messages import Reply, ToolCall
-from hermes_agent.core.records import Parked
 from hermes_agent.core.settings.root import LoopSettings, Settings
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import RecoveryResult, Tool, ToolContext, tool
@@ -443,14 +442,6 @@ async def resume(b: Bench) -> asyncio.Task[ev.TurnFinished | None]:
     return asyncio.create_task(worker.run())
 
 
-async def parked_in(b: Bench) -> Sequence[Parked]:
-    """What is parked, as soon as it can be decided."""
-    worker = b.latest
-    assert worker is not None
-    await until(lambda: any(call.parked for call in worker.conversation.all_calls))
-    return await b.store.parked()
-
-
 async def test_calls_that_had_ended_are_not_run_again_and_give_what_they_gave(
     tmp_path: Path,
 ) -> None:
@@ -529,7 +520,7 @@ async def test_a_call_of_a_program_that_nobody_knows_of_is_parked_and_decided(
     async with bench(tmp_path, scripted(plan), tools=[program, acting(ran)]) as b:
         effect = await Died(b, plan).write((act("a"), "under way"))
         running = await resume(b)
-        (parked,) = await parked_in(b)
+        (parked,) = await b.parked()
         assert (parked.effect, parked.tool, ran) == (f"{effect}.1", "act", [])
         assert msgspec.json.decode(parked.input) == {"line": "a"}
         assert b.latest is not None
@@ -635,7 +626,7 @@ async def test_what_nobody_knows_of_is_decided_before_a_program_ends_another_way
     async with bench(tmp_path, scripted(plan), tools=[program, acting(ran)]) as b:
         effect = await Died(b, plan).write((act("a"), "under way"))
         running = await resume(b)
-        await parked_in(b)
+        await b.parked()
         assert b.latest is not None
         await b.latest.human_input.decide(f"{effect}.1", "it-happened", "test")
         end = await running
@@ -658,7 +649,7 @@ async def test_a_program_that_is_not_run_again_still_ends_its_calls(tmp_path: Pa
     async with bench(tmp_path, scripted(plan), tools=tools) as b:
         effect = await Died(b, plan).write((act("a"), "under way"))
         running = await resume(b)
-        await parked_in(b)
+        await b.parked()
         assert b.latest is not None
         await b.latest.human_input.decide(effect, "skip", "test")
         end = await running

@@ -117,9 +117,7 @@ async def test_a_call_whose_outcome_is_unknown_is_parked_and_not_run(tmp_path: P
     ) as b:
         await stop_before(b, "finishing")
         running = await resume(b)
-        while not await b.store.parked():
-            await asyncio.sleep(0.005)
-        (parked,) = await b.store.parked()
+        (parked,) = await b.parked()
         assert (parked.tool, parked.session, ran) == ("act", b.session.id, [])
         assert '"line":"x"' in parked.input
         worker = b.latest
@@ -153,11 +151,10 @@ async def test_a_person_decides_what_becomes_of_a_parked_call(
     ) as b:
         await stop_before(b, "finishing")
         running = await resume(b)
-        while not await b.store.parked():
-            await asyncio.sleep(0.005)
+        (parked,) = await b.parked()
         worker = b.latest
         assert worker is not None
-        await worker.human_input.decide((await b.store.parked())[0].effect, decision, "test")
+        await worker.human_input.decide(parked.effect, decision, "test")
         await running
         (result,) = await b.events(ev.CallFinished)
     assert len(ran) == runs
@@ -203,9 +200,7 @@ async def test_a_call_out_of_reach_is_parked_until_it_is_found(tmp_path: Path, f
     async with bench(tmp_path, ScriptedModel(ONE_CALL, Reply("done")), tools=tools) as b:
         await stop_before(b, "finishing")
         running = await resume(b)
-        while not await b.store.parked():
-            await asyncio.sleep(0.005)
-        (parked,) = await b.store.parked()
+        (parked,) = await b.parked()
         assert parked.reason.endswith("no route to far")
         while len(looks) < 3:
             await pass_time(60.0)
@@ -230,16 +225,15 @@ async def test_a_turn_parked_by_one_runtime_is_still_parked_in_the_next(tmp_path
     ) as b:
         await stop_before(b, "finishing")
         first = await resume(b)
-        while not await b.store.parked():
-            await asyncio.sleep(0.005)
+        await b.parked()
         first.cancel()
         second = await resume(b)
-        await asyncio.sleep(0.02)
-        parked = await b.events(ev.CallParked)
+        (effect,) = await b.parked()
         worker = b.latest
         assert worker is not None
-        await worker.human_input.decide((await b.store.parked())[0].effect, "retry", "test")
+        await worker.human_input.decide(effect.effect, "retry", "test")
         end = await second
+        parked = await b.events(ev.CallParked)
     assert end is not None
     assert len(parked) == 1
     assert ran == ["x"]
@@ -321,11 +315,10 @@ async def test_a_call_is_not_closed_because_its_tool_has_changed(
     async with bench(tmp_path, ScriptedModel(ONE_CALL, Reply("done")), tools=tools) as b:
         await stop_before(b, "finishing")
         running = await resume(b)
-        while not await b.store.parked():
-            await asyncio.sleep(0.005)
+        (parked,) = await b.parked()
         worker = b.latest
         assert worker is not None
-        await worker.human_input.decide((await b.store.parked())[0].effect, "retry", "test")
+        await worker.human_input.decide(parked.effect, "retry", "test")
         end = await running
         (result,) = await b.events(ev.CallFinished)
     assert end is not None

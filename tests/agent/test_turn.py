@@ -338,9 +338,7 @@ async def test_a_command_whose_shell_goes_away_is_parked_not_guessed(
         await b.receive("go")
         worker = await b.worker()
         running = asyncio.create_task(worker.run())
-        while not await b.store.parked():
-            await asyncio.sleep(0.02)
-        (parked,) = await b.store.parked()
+        (parked,) = await b.parked()
         await worker.human_input.decide(parked.effect, decision, "test")
         end = await running
     assert end is not None

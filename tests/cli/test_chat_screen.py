@@ -41,10 +41,12 @@ def test_a_conversation_is_streamed_and_rendered_once(hermes: Hermes, open_chat:
     )
     chat = open_chat("--name", "talk")
     chat.enter("hello")
-    shown = chat.shows("The last words.")
+    chat.shows("The last words.")
     chat.shows("· talk")
-    for words in ("> hello", "First bold words.", "• one", "• two", "code"):
-        assert shown.count(words) == 1
+    chat.shows("idle")
+    words = ("> hello", "First bold words.", "• one", "• two", "code", "The last words.")
+    wait_until(lambda: [chat.text().count(one) for one in words] == [1] * len(words), "each once")
+    shown = chat.text()
     assert "**" not in shown
     assert "```" not in shown
 

@@ -1,5 +1,6 @@
 """A turn with real parts: a store in a folder, a scripted model, a terminal, a gate."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -15,7 +16,7 @@ from hermes_agent.core import events as ev
 from hermes_agent.core.effects import Gate
 from hermes_agent.core.messages import Prompt
 from hermes_agent.core.protocols import Clock, Model, Terminal
-from hermes_agent.core.records import ModelRole, NewSession, Session, SessionMessage, Turn
+from hermes_agent.core.records import ModelRole, NewSession, Parked, Session, SessionMessage, Turn
 from hermes_agent.core.settings.root import Settings, TerminalSettings
 from hermes_agent.core.tools import Tool, ToolServices
 from hermes_agent.policy.files.loader import Policies
@@ -23,6 +24,7 @@ from hermes_agent.policy.redaction.redactor import Redactor
 from hermes_agent.runtime.tools.builtin import load_tools
 from hermes_agent.store.store import Store
 from hermes_agent.terminals.local.terminal import LocalTerminal
+from tests.support.patience import PATIENCE
 
 USUAL = ("terminal", "files", "people", "base")
 """Toolsets that need nothing beside a terminal."""
@@ -78,6 +80,15 @@ class Bench:
         """A worker for a message."""
         await self.receive(text, interactive=interactive)
         return await self.worker()
+
+    async def parked(self) -> Sequence[Parked]:
+        """What is parked, as soon as it can be decided."""
+        worker = self.latest
+        assert worker is not None
+        async with asyncio.timeout(PATIENCE):
+            while not any(call.parked for call in worker.conversation.all_calls):
+                await asyncio.sleep(0.005)
+        return await self.store.parked()
 
     def route(self, use: ModelRole, chosen: str) -> Model | None:
         """The chosen model for everything, but for uses that have their own or want one."""
