@@ -11,13 +11,8 @@ from hermes_agent.core.incidents import Diagnosis, Incident, MonitoredService
 from hermes_agent.incidents.backend import WATCHING, IncidentBackend, SkillOption
 from hermes_agent.incidents.response.candidates import Findings, dependency_chain, find_candidates
 from hermes_agent.incidents.response.facts import ServiceFacts, service_facts
-from hermes_agent.incidents.response.known_fix import KnownFix, known_fix, proven_pause, with_signs
-from hermes_agent.incidents.response.stability import (
-    ASKED,
-    ROUND_SECONDS,
-    StabilityWatch,
-    not_lasting,
-)
+from hermes_agent.incidents.response.known_fix import KnownFix, known_fix, with_signs
+from hermes_agent.incidents.response.stability import StabilityWatch, not_lasting
 from hermes_agent.incidents.response.verification import (
     BESIDE_SECONDS,
     CheckResult,
@@ -65,14 +60,11 @@ async def unstable(
     if not known:
         known.update(await service_facts(filter(None, names), run))
     chain = dependency_chain(names, await backend.topology(incident), known)
-    proven = await proven_pause(backend, incident, session, diagnosis.category)
-    pause, asked = (ROUND_SECONDS, ASKED) if proven is None else (min(proven, ROUND_SECONDS), 1)
     return await not_lasting(
         StabilityWatch(
             incident.checks, {name: known[name] for name in chain if name in known},
             diagnosis.category, [one.quote for one in diagnosis.evidence], run,
-            partial(backend.run, session, source=WATCHING), backend.sleep, pause=pause,
-            asked=asked,
+            partial(backend.run, session, source=WATCHING), backend.sleep,
         )
     )  # fmt: skip
 
