@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from functools import partial
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -28,6 +29,8 @@ ALIKE = 3
 """Words that a skill must share with an incident to be mentioned."""
 LEARNING = "learning"
 """The label of a drill's signal that says `off` where nothing is to be learned, nor used."""
+Extent = Literal["all", "learned-first", "learned"]
+"""Whether bundled skills are tried always, only if no learned one fits, or never."""
 _WORD = re.compile(r"\w{3,}")
 
 
@@ -86,17 +89,15 @@ async def findings(
     shipped: RunCommand,
     fix: KnownFix | None = None,
     *,
-    broad: bool = True,
+    extent: Extent = "all",
 ) -> Findings:
     """Facts of the services, and the skills that apply. Learned skills are tried only once proven,
     except in drills, which prove them, and if the signs of a `fix` are there, that learned it.
-    Without `broad`, the bundled skills are tried only if no learned one fits, and not at all if the
-    signs of a fix are there. `shipped`: runs checks of the bundled skills."""
+    `shipped`: runs checks of the bundled skills."""
     known = await backend.skills()
     if not await learns(backend, incident):
         known = [one for one in known if one.shipped]
-    present = fix if fix is not None and fix.present else None
-    again = present.skill if present is not None else ""
+    again = fix.skill if fix is not None and fix.present else ""
     tried = [
         one
         for one in known
@@ -108,8 +109,8 @@ async def findings(
     others = [one for one in others if one.incident or len(words & _of(one)) >= ALIKE]
     learned = [one for one in tried if not one.shipped or one.name == again]
     rest = [one for one in tried if one not in learned]
-    groups = [tried] if broad else [learned] if present is not None else [learned, rest]
-    found = await find_candidates(backend, incident, groups, run, shipped)
+    groups = {"all": [tried], "learned-first": [learned, rest], "learned": [learned]}
+    found = await find_candidates(backend, incident, groups[extent], run, shipped)
     return replace(found, others=tuple(others[:SKILLS]))
 
 
