@@ -32,6 +32,11 @@ def shortened(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
+def code_fence(text: str) -> str:
+    """The backticks around a text that is to be a code block in Markdown."""
+    return "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+
+
 def span(seconds: float) -> str:
     """`3 d 4 h`, `12 min`, `7 s`."""
     if seconds >= _DAY:
