@@ -117,7 +117,7 @@ class CheckProposals:
 
     async def _fitting(self, choices: Sequence[CommandChoice], terminal: str) -> str:
         for choice in choices:
-            if not choice.needs or (await self._output(choice.needs, terminal)).code == 0:
+            if (await self._output(choice.needs, terminal)).code == 0:
                 return choice.run
         return ""
 
