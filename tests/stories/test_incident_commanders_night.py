@@ -183,7 +183,7 @@ async def test_the_second_night_is_short_because_the_first_taught_the_runtime(
         assert "owner: payments" in declared
         here.time.now += 61
         h.runtime.incidents.wake_notices()
-        assert "state: " in await here.told("P0 ONGOING for 1 min ")
+        assert "state: " in await here.told("P0 ONGOING for 1 min")
         (h.work / "go").touch()
         found = await h.over()
         assert (found.state, found.service, found.severity) == ("resolved", "shop", "P0")

@@ -19,8 +19,9 @@ from typing import Any
 from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.arguments import absolute_model, positive
 from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone, resource_path
-from hermes_agent.cli.output.formatting import count, dollars, one_line, span, stamp, sure, table
+from hermes_agent.cli.output.formatting import count, dollars, one_line, stamp, sure, table
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.text.format import span
 from hermes_agent.core.text.terminal import clean
 
 Row = dict[str, Any]

@@ -7,8 +7,8 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes_agent.core.incidents import Incident, MonitoredService, Signal
+from hermes_agent.core.text.format import span
 from hermes_agent.core.text.untrusted import wrap_untrusted
-from hermes_agent.incidents.notifications import span
 from hermes_agent.incidents.response.candidates import Findings, RunbookCandidate
 from hermes_agent.incidents.response.facts import ServiceFacts
 from hermes_agent.incidents.response.hypotheses import line, ranked
