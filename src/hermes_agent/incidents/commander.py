@@ -344,8 +344,8 @@ class Commander:
         if not causes or any(ALIKE in entry.data for entry in entries):
             return
         named = ", ".join(f"{one}: {why.category} in {why.component}" for one, why in causes)
-        note = self._backend.redact(f"like {named}"), {ALIKE: [one for one, _ in causes]}
-        await self._backend.incidents.change(id, [("note", *note)], (), OPEN)
+        text, data = self._backend.redact(f"like {named}"), {ALIKE: [one for one, _ in causes]}
+        await self._backend.incidents.change(id, [("note", text, data)], (), OPEN)
 
     async def _end_of(self, incident: Incident, session: str, key: str) -> ev.TurnFinished:
         """Wait for the end of a turn; closing the incident interrupts it."""
