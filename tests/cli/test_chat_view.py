@@ -5,10 +5,10 @@ import re
 from typing import Any
 
 from hermes_agent.cli.output.events import Printer, call_line, typed_answer
-from hermes_agent.cli.output.formatting import span
 from hermes_agent.cli.output.session_history import context_text
 from hermes_agent.cli.talk.chat.rendering import render
 from hermes_agent.cli.talk.chat.view import Blocks, ChatView, ViewPiece, recap
+from hermes_agent.core.text.format import span
 
 
 class Time:

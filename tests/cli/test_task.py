@@ -169,13 +169,13 @@ def test_what_cannot_be_is_said_with_a_way_out(
 
 def test_in_a_terminal_the_delivery_is_agreed_to_first(hermes: Hermes) -> None:
     command = [sys.executable, "-m", "hermes_agent", "task", "add", *WORDS, "--name"]
-    for answer, deliver in (("", ["telegram"]), ("n", ["local"])):
-        name = f"said{answer or 'yes'}"
+    for key, deliver in (("Enter", ["telegram"]), ("n", ["local"]), ("C-d", ["local"])):
+        name = f"said-{key.lower()}"
         pane = Pane(hermes.work, [*command, name], hermes.environ)
         try:
             pane.shows("the prompt says: Check the diff of main, send to Telegram")
             pane.shows("send them there? [Y/n]")
-            pane.enter(answer)
+            pane.press(key, "Enter")
             pane.shows(f"{name} is active")
         finally:
             pane.close()

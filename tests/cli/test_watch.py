@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import pytest
 
-from hermes_agent.cli.run.unit import unit_text
+from hermes_agent.cli.run.unit import is_unit_of, unit_text
 from hermes_agent.cli.watch.questions import FollowedQuestions
 from hermes_agent.cli.watch.watch import WatchFeed
 from tests.support.cli import Hermes, Pane, wait_until
@@ -231,11 +231,14 @@ def test_a_unit_keeps_the_runtime_up(hermes: Hermes, tmp_path: Path) -> None:
     unit = (config / "systemd" / "user" / "hermes.service").read_text()
     assert f'Environment="HERMES_HOME={hermes.home}"' in unit
     assert f'ExecStart="{sys.executable}" -m hermes_agent serve' in unit
-    assert "Restart=always" in unit
+    assert "Restart=on-failure" in unit
     assert str(config) in told
     assert "systemctl --user enable --now hermes.service" in told or "is not running here" in told
     assert hermes.good("watch", "install", "--print") == unit
+    assert is_unit_of(str(hermes.home), unit)
+    assert not is_unit_of(str(hermes.home)[:-1], unit), "another home"
     odd = unit_text("/a b/python", '/home/50% "x"')
+    assert is_unit_of('/home/50% "x"', odd)
     assert 'ExecStart="/a b/python" -m' in odd
     assert 'Environment="HERMES_HOME=/home/50%% \\"x\\""' in odd
 

@@ -210,7 +210,7 @@ async def test_progress_is_told_once_a_minute_while_it_is_open(tmp_path: Path) -
             (1, "log"), (2, "log"), (12, "log")
         ]  # fmt: skip
         assert told[0].text.splitlines() == [
-            "P2 ONGOING for 1 min 0 s: web does not answer [inc-1]",
+            "P2 ONGOING for 1 min: web does not answer [inc-1]",
             "  state: investigating",
             "  last: the disk is full",
             "  likely cause: the disk is full (70%)",

@@ -26,7 +26,7 @@ def test_what_would_steer_a_terminal_is_shown_and_not_sent() -> None:
 
 
 def test_a_false_alarm_has_no_time_to_recover() -> None:
-    assert "| time to recover | 1 min 0 s |" in markdown(report("resolved"))
+    assert "| time to recover | 1 min |" in markdown(report("resolved"))
     assert "time to recover" not in markdown(report("closed"))
 
 

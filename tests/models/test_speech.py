@@ -49,7 +49,7 @@ async def test_a_memo_is_sent_as_a_form_and_its_words_come_back(
     server: ModelServer, tmp_path: Path
 ) -> None:
     server.answer_next(HEARD)
-    assert await speech(server, tmp_path).heard(MEMO) == "Is the server up?"
+    assert await speech(server, tmp_path).transcribe(MEMO) == "Is the server up?"
     (asked,) = server.requests
     assert (asked.method, asked.path) == ("POST", "/v1/audio/transcriptions")
     assert asked.headers["authorization"] == f"Bearer {KEY}"
@@ -66,7 +66,7 @@ async def test_a_service_may_want_its_key_and_its_version_elsewhere(
 ) -> None:
     server.answer_next(HEARD)
     ear = speech(server, tmp_path, quirks=("api_key_header",), query={"api-version": "2026"})
-    await ear.heard(MEMO)
+    await ear.transcribe(MEMO)
     (asked,) = server.requests
     assert asked.headers["api-key"] == KEY
     assert "authorization" not in asked.headers
@@ -87,10 +87,10 @@ async def test_trouble_that_may_pass_is_tried_again(
 ) -> None:
     server.answer_next(trouble, 2)
     server.answer_next(HEARD)
-    assert await speech(server, tmp_path).heard(MEMO) == "Is the server up?"
+    assert await speech(server, tmp_path).transcribe(MEMO) == "Is the server up?"
     server.answer_next(trouble, 3)
     with pytest.raises(ModelError):
-        await speech(server, tmp_path).heard(MEMO)
+        await speech(server, tmp_path).transcribe(MEMO)
     assert len(server.requests) == 6
 
 
@@ -107,7 +107,7 @@ async def test_what_does_not_pass_is_said_at_once_without_the_key(
 ) -> None:
     server.answer_next(trouble)
     with pytest.raises(ModelError, match=said) as refused:
-        await speech(server, tmp_path).heard(MEMO)
+        await speech(server, tmp_path).transcribe(MEMO)
     assert KEY not in f"{refused.value}{refused.value.hint}"
     assert len(server.requests) == 1
 
@@ -122,17 +122,19 @@ def test_who_cannot_hear_is_refused(tmp_path: Path, name: str) -> None:
 
 
 async def test_without_a_key_the_way_to_one_is_said(tmp_path: Path) -> None:
+    ear = ModelRegistry(ModelSettings(), {}, tmp_path).media("openai/whisper-1")
     with pytest.raises(ModelError, match="OPENAI_API_KEY"):
-        await ModelRegistry(ModelSettings(), {}, tmp_path).media("openai/whisper-1").heard(MEMO)
+        await ear.transcribe(MEMO)
 
 
 async def test_a_picture_is_asked_for_and_decoded(server: ModelServer, tmp_path: Path) -> None:
     server.answer_next(Raw.json({"data": [{"b64_json": b64encode(b"\x89PNG").decode()}]}))
-    assert await speech(server, tmp_path).drawn("a lighthouse", "auto") == b"\x89PNG"
+    assert await speech(server, tmp_path).draw("a lighthouse", "auto") == b"\x89PNG"
     (asked,) = server.requests
     assert asked.path == "/v1/images/generations"
     assert asked.json == {"model": "whisper-1", "prompt": "a lighthouse", "size": "auto", "n": 1}
     for _ in range(TRIES):
-        server.answer_next(Raw.json({"data": []}))
-    with pytest.raises(ModelError, match="answered without a picture"):
-        await speech(server, tmp_path).drawn("a lighthouse", "auto")
+        server.answer_next(Raw.json({"data": [], "key": KEY}))
+    with pytest.raises(ModelError, match="answered without a picture") as refused:
+        await speech(server, tmp_path).draw("a lighthouse", "auto")
+    assert KEY not in str(refused.value)

@@ -79,7 +79,7 @@ async def test_the_time_that_a_run_has_taken_is_kept_over_a_restart_and_not_that
         assert (await beats(place, asked, 90)).state == "running"
         clock.now += 10
         run = await place.in_state(asked.id, "failed")
-        assert run.error == "it took longer than 2 min and was stopped"
+        assert run.error == "it took longer than 1 min 40 s and was stopped"
 
 
 # what ends it early
@@ -160,7 +160,7 @@ async def test_a_message_that_no_turn_takes_is_taken_back_and_its_run_has_failed
         assert (await place.jobs.run(second.id)).state == "running"
         place.clock.now += 60
         run = await place.in_state(second.id, "failed")
-        assert run.error == "its session did not start on it for more than 2 min"
+        assert run.error == "its session did not start on it for more than 1 min 40 s"
         (
             parked,
         ) = await place.runtime.context.store.parked()  # the turn of the run before was let be

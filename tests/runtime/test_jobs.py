@@ -214,7 +214,7 @@ async def test_a_run_that_takes_too_long_is_stopped_and_has_failed(tmp_path: Pat
         (run,) = await begun(place)
         place.clock.now += 101
         run = await place.in_state(run.id, "failed")
-        assert run.error == "it took longer than 2 min and was stopped"
+        assert run.error == "it took longer than 1 min 40 s and was stopped"
         (told,) = await place.texts()
         assert "job slow failed: it took longer" in told
         session = await place.runtime.context.store.session(run.session)

@@ -1,6 +1,5 @@
 """What the runtime itself knows after an incident, and what it makes of it the next time."""
 
-import json
 from pathlib import Path
 
 from hermes_agent.core.incidents import Signal
@@ -32,8 +31,7 @@ async def test_what_helped_comes_first_when_the_same_signs_are_there_again(tmp_p
         assert KNOWN in text
         assert f"fixed by: `touch {h.work}/web.up`" in text
         assert f"did not help: `touch {h.work}/wrong`" in text
-        data = json.loads(text.rpartition("```json\n")[2].partition("\n```")[0])
-        assert data["known"]["present"]
+        assert "its signs are there again now" in text
         entries = await h.timeline("inc-2")
         assert sum("known" in entry.data for entry in entries) == 1
 

@@ -98,3 +98,19 @@ async def test_what_the_job_lacks_is_said_when_it_is_added(hermes: Hermes) -> No
     assert "kubectl" in said
     assert added["spec"]["deliver"] == ["telegram"]
     assert "warning: job-1: Telegram is not set up" in await Cli(hermes).good("task", "list")
+
+
+async def test_a_kubeconfig_that_commands_would_not_see_is_said(hermes: Hermes) -> None:
+    install_kubectl(hermes)
+    usual = Path(hermes.environ["HOME"], ".kube", "config")
+    other = usual.rename(usual.with_name("other"))
+    hermes.environ["KUBECONFIG"] = str(other)
+    cli = Cli(hermes)
+    added = await cli.json(*ADD[:-1], "Look at the cluster.")
+    assert "kubectl would find no cluster: ~/.kube/config does not exist" in str(added["warnings"])
+    keep = ("terminal.keep_environment", "[KUBECONFIG]")
+    await cli.good("config", "set", *keep)
+    assert "KUBECONFIG" not in str((await cli.json("task", "show", "job-1"))["warnings"])
+    other.unlink()
+    gone = f"KUBECONFIG names no file: {other} (set it to one)"
+    assert gone in (await cli.json("task", "show", "job-1"))["warnings"]

@@ -267,3 +267,7 @@ def test_another_machine_is_reached_only_by_the_checks_that_people_agreed_to(
     assert "shop-answers fails now: exit code 6" in shown
     elsewhere = hermes.json("policy", "explain", "curl -fsS http://shop.invalid/")
     assert elsewhere["verdict"] == "ask"
+    other = "the shop answers on http://other.invalid within 2 seconds"
+    refused = hermes.run("watch", "add", other, "--name", "shop-answers", "--yes")
+    assert (refused.returncode, "already exists" in refused.stderr) == (2, True)
+    assert "other.invalid" not in (hermes.home / "policies" / "approved.yaml").read_text()

@@ -9,7 +9,7 @@ from hermes_agent.core.events import CommandEnded
 from hermes_agent.core.messages import ToolMessage
 from hermes_agent.core.protocols import CommandState
 from hermes_agent.core.skills import Expectation
-from hermes_agent.core.text.format import shortened, span
+from hermes_agent.core.text.format import code_fence, shortened, span
 from hermes_agent.core.text.patterns import matches
 from hermes_agent.core.text.untrusted import fenced
 
@@ -102,8 +102,7 @@ def _last_lines(text: str) -> list[str]:
 
 def ended_text(event: CommandEnded) -> str:
     """What people are told."""
-    longest = max((len(run) for run in re.findall("`+", event.output)), default=2)
-    fence = "`" * max(3, longest + 1)
+    fence = code_fence(event.output)
     return f"{event.text}:\n{fence}\n{event.output}\n{fence}" if event.output else event.text
 
 

@@ -71,15 +71,6 @@ def unit_path(environ: Mapping[str, str]) -> str:
     return os.path.join(config, "systemd", "user", UNIT)
 
 
-def has_unit(environ: Mapping[str, str], home: str) -> bool:
-    """Whether systemd runs the runtime of this home."""
-    try:
-        with open(unit_path(environ), encoding="utf-8") as file:
-            return has_systemd() and f"HERMES_HOME={home}" in file.read()
-    except OSError:
-        return False
-
-
 def has_systemd() -> bool:
     return os.path.isdir("/run/systemd/system")
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Restarts the runtime of a home after a crash: 
+# Restarts the runtime of a home after a crash:
 #     supervisor.sh NOTE LOG SOCKET LOCK PID MOST WITHIN FIRST COMMAND…
-# It gives up after MOST restarts WITHIN seconds, the FIRST seconds after a crash, the next later. PID is the runtime to watch first. A runtime that ends in order removes its SOCKET; then this ends
-# too. NOTE holds our process id, or 0 and why we gave up. Bash, because it stays at a few megabytes
-# and starts no process while it waits.
+# PID is the runtime to watch first. The first restart comes FIRST seconds after the crash, each
+# further one after twice as long; after MOST restarts WITHIN so many seconds it gives up. A runtime
+# that stops in order removes its SOCKET; then this ends, too. NOTE holds our process id, or 0 and
+# why we gave up. Bash, because it stays at a few megabytes and starts no process while it waits.
 note=$1 log=$2 socket=$3 lock=$4 pid=$5 most=$6 within=$7 first=$8
 shift 8
 every=2

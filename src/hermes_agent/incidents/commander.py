@@ -22,6 +22,7 @@ from hermes_agent.incidents.reports.report import needs_report
 from hermes_agent.incidents.response.actions import IncidentTool, escalate
 from hermes_agent.incidents.response.candidates import Findings
 from hermes_agent.incidents.response.context import (
+    Extent,
     earlier,
     findings,
     got_worse,
@@ -312,14 +313,13 @@ class Commander:
     async def _findings(
         self, incident: Incident, session: Session
     ) -> tuple[KnownFix | None, Findings]:
-        """What fixed it before, and what applies now: what is known is tried first. The responder
-        can only follow skills, so it gets all of them if none fits."""
+        """What fixed it before, and what applies now. What is known is tried first, and nothing
+        else if its signs are there, except for the responder, which can only follow skills."""
         run, shipped = self._runner(session.id), self._runner(session.id, SHIPPED)
         fix = await known_before(self._backend, incident, run)
-        found = await findings(self._backend, incident, run, shipped, fix, broad=False)
-        follows = session.model != RESPONDER or any(one.fits for one in found.candidates)
-        if fix is not None and fix.present and not follows:
-            found = await findings(self._backend, incident, run, shipped, fix)
+        enough = fix is not None and fix.present and session.model != RESPONDER
+        extent: Extent = "learned" if enough else "learned-first"
+        found = await findings(self._backend, incident, run, shipped, fix, extent=extent)
         return fix, found
 
     async def _brief(
@@ -344,8 +344,8 @@ class Commander:
         if not causes or any(ALIKE in entry.data for entry in entries):
             return
         named = ", ".join(f"{one}: {why.category} in {why.component}" for one, why in causes)
-        note = self._backend.redact(f"like {named}"), {ALIKE: [one for one, _ in causes]}
-        await self._backend.incidents.change(id, [("note", *note)], (), OPEN)
+        text, data = self._backend.redact(f"like {named}"), {ALIKE: [one for one, _ in causes]}
+        await self._backend.incidents.change(id, [("note", text, data)], (), OPEN)
 
     async def _end_of(self, incident: Incident, session: str, key: str) -> ev.TurnFinished:
         """Wait for the end of a turn; closing the incident interrupts it."""

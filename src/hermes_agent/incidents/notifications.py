@@ -26,7 +26,7 @@ from hermes_agent.core.incidents import (
 )
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.supervise import backoff, supervise
-from hermes_agent.core.text.format import shortened
+from hermes_agent.core.text.format import shortened, span
 from hermes_agent.store.incidents.store import IncidentStore
 
 log = logging.getLogger("hermes.incidents")
@@ -71,14 +71,6 @@ def key_of(notice: Notice) -> str:
 
 
 # texts
-
-
-def span(seconds: float) -> str:
-    minutes, rest = divmod(round(max(0.0, seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def _text(

@@ -68,10 +68,11 @@ class JobNotifier:
                 chats = self._outbound.chats([target], job.origin)
             except HermesError as error:
                 channel = target.partition(":")[0]
-                absent = channel not in self._context.settings.channels
-                title = self._outbound.titles().get(channel) if absent else None
-                setup = f"{title} is not set up (`hermes gateway setup {channel}`)"
-                wrong.append(setup if title else f"{error.message} ({error.hint})")
+                title = self._outbound.titles().get(channel)
+                if title and channel not in self._context.settings.channels:
+                    wrong.append(f"{title} is not set up (`hermes gateway setup {channel}`)")
+                else:
+                    wrong.append(f"{error.message} ({error.hint})")
                 continue
             found |= dict.fromkeys(chats)
             if not chats and target in _NOWHERE:
@@ -91,11 +92,11 @@ class JobNotifier:
         """Where the result of a run went, or why it did not; empty if there is none."""
         if run.state != "done" or not run.said:
             return ""
+        entries = {}
+        if run.sent_to:
+            queued = await self._context.store.gateway.deliveries(key=f"{_key(run)}result/")
+            entries = {one.outgoing.chat.target: one for one in queued}
         found: dict[str, list[str]] = {}
-        entries = {
-            one.outgoing.chat.target: one
-            for one in await self._context.store.gateway.deliveries(key=f"{_key(run)}result/")
-        } if run.sent_to else {}  # fmt: skip
         for target in run.sent_to:
             entry = entries.get(target)  # old ones are deleted
             said = _STATES["sent" if entry is None else entry.state]

@@ -18,7 +18,6 @@ CLUSTER = re.compile(r"\bkubectl\b|\bkubernetes\b|\bk8s\b|\bclusters?\b", re.IGN
 QUOTED = re.compile(r"`([^`\n]+)`")
 TOPICS = ((GIT, ("git log -1", "git diff")), (CLUSTER, ("kubectl get all --all-namespaces",)))
 """What a prompt speaks of, and commands with which an agent would look there."""
-IN_CLUSTER = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 
 class JobPrerequisites:
@@ -38,23 +37,22 @@ class JobPrerequisites:
         if job.spec.is_builtin:
             return []
         try:
-            return [one async for one in self._checked(job)]
+            return await self._found(job)
         except HermesError as error:  # its policy or its terminal is not there any more
             return [f"{error.message} ({error.hint})"]
 
-    async def _checked(self, job: Job) -> AsyncIterator[str]:
+    async def _found(self, job: Job) -> list[str]:
         scripts = self._scripts()
         here = scripts.is_here(job)
-        found = [*self._folder(job)] if here else []
+        found = list(self._folder(job)) if here else []
         if refused := await scripts.foresee(job):
             found.append(f"the script will not run: {refused}")
-        if not job.spec.script_only:
-            found += [*self._model(job), *(self._cluster(job) if here else ())]
-        for one in found:
-            yield one
-        if not job.spec.script_only:
-            async for one in self._approvals(job):
-                yield one
+        if job.spec.script_only:
+            return found
+        found += self._model(job)
+        if here:
+            found += self._cluster(job)
+        return [*found, *[one async for one in self._approvals(job)]]
 
     def _folder(self, job: Job) -> Iterator[str]:
         folder, id = Path(folder_of(self._context, job)), job.id
@@ -75,22 +73,25 @@ class JobPrerequisites:
     def _cluster(self, job: Job) -> Iterator[str]:
         if not CLUSTER.search(job.spec.prompt):
             return
+        from hermes_agent.tools.sources.cluster.credentials import ACCOUNT, kubeconfigs
+
         environ, keep = self._context.environ, self._context.settings.terminal.keep_environment
         if shutil.which("kubectl", path=environ.get("PATH")) is None:
             yield "the prompt speaks of a cluster, but kubectl is not installed (install it)"
             return
-        default = Path(environ.get("HOME", "~"), ".kube/config").expanduser()
         named = environ.get("KUBECONFIG", "")
-        if named and "KUBECONFIG" in keep:
-            if not any(Path(one).is_file() for one in named.split(":") if one):
-                yield f"KUBECONFIG names no file: {named} (set it to one)"
-        elif not default.is_file() and not Path(IN_CLUSTER).exists():
+        seen = named if "KUBECONFIG" in keep else ""
+        if kubeconfigs(seen, {"HOME": environ.get("HOME", "")}):
+            return
+        if seen:
+            yield f"KUBECONFIG names no file: {seen} (set it to one)"
+        elif not (ACCOUNT / "token").exists():
             way_out = (
                 "`hermes config set terminal.keep_environment '[KUBECONFIG]'` lets commands see it"
                 if named
                 else "put one there, or set KUBECONFIG and name it in terminal.keep_environment"
             )
-            yield f"kubectl would find no cluster: {default} does not exist ({way_out})"
+            yield f"kubectl would find no cluster: ~/.kube/config does not exist ({way_out})"
 
     async def _approvals(self, job: Job) -> AsyncIterator[str]:
         """Commands that the prompt names or implies, and that its policy does not simply allow."""

@@ -52,7 +52,6 @@ class JobView(Struct, frozen=True):
 class JobReading(Struct, frozen=True):
     """How a job that is about to be added is understood."""
 
-    meaning: str
     delivery: PromptDelivery
     results: str
     """Where its results would go."""
@@ -111,11 +110,10 @@ class JobService:
 
     def read(self, spec: JobSpec, when: str, zone: str, origin: str = "") -> JobReading:
         """What `add` would understand, without adding it."""
-        meaning = self.foresee(when, zone)
         spec, delivery = self._with_delivery(spec, origin)
         schedule = self._schedule(when, zone)
         results = self._jobs.notifier.results(Job("", spec, schedule, "active", 0.0, "", origin))
-        return JobReading(meaning, delivery, results)
+        return JobReading(delivery, results)
 
     def _with_delivery(self, spec: JobSpec, origin: str) -> tuple[JobSpec, PromptDelivery]:
         """The job with what its prompt says about results, if the job itself does not."""

@@ -52,7 +52,7 @@ class LearningBudget:
             ),
         )  # fmt: skip
 
-    async def of_a_proof(self) -> dict[str, int]:
+    async def proof_tokens(self) -> dict[str, int]:
         """The most tokens that one proof may use per day, that learning may, and those left."""
         limits = self._settings()
         return {

@@ -260,7 +260,7 @@ class LearningApi:
 
     async def prove_skill(self, request: Request) -> Response:
         key = await self._learning.tasks.request_evaluation(request.path_params["name"])
-        return reply({"task": key, **await self._learning.knowledge.budget.of_a_proof()}, 202)
+        return reply({"task": key, **await self._learning.knowledge.budget.proof_tokens()}, 202)
 
     # proposals
 

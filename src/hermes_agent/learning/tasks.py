@@ -434,8 +434,6 @@ class BackgroundTasks:
         for _ in range(CASE_TRIES):
             if await self.evaluator.needs_cases(name):
                 transcript = await self._origin(body)
-                if transcript is None and verdict is None:
-                    return await self._not_proven(name, "no cases: the turn it comes from is gone")
                 if transcript is None:
                     break
                 await self.evaluator.add_cases(name, transcript, unusable)
@@ -447,7 +445,8 @@ class BackgroundTasks:
             unusable = [case for case in before if case.id not in there]
             if verdict.harmful or not unusable:
                 break
-        assert verdict is not None
+        if verdict is None:
+            return await self._not_proven(name, "no cases: the turn it comes from is gone")
         done = await self.lifecycle.decide(verdict)
         return done or await self._not_proven(name, verdict.why)
 

@@ -87,11 +87,9 @@ def _bound(effect: Effect) -> dict[str, str | None]:
     """The arguments that say what the tool does and whom it reaches, as rules compare them; None
     for those that are not given."""
     names = sorted(_BINDING.intersection((*effect.parameters, *effect.input)))
-    given = {
-        name: None if effect.input.get(name) in NOT_GIVEN else effect.input[name] for name in names
-    }
+    given = {name: effect.input.get(name) for name in names}
     return {
-        name: value if value is None or isinstance(value, str) else as_json(value)
+        name: None if value in NOT_GIVEN else value if isinstance(value, str) else as_json(value)
         for name, value in given.items()
     }
 

@@ -6,7 +6,6 @@ import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from hermes_agent.core.errors import HermesError, NotFound
@@ -104,8 +103,9 @@ def _found(row: SourceType, environ: Mapping[str, str]) -> Iterator[str]:
         if not row.probe or _answers(url + row.probe):
             yield url
     elif row.module == "kubernetes":
-        chosen = environ.get("KUBECONFIG", "") or str(Path.home() / ".kube" / "config")
-        if Path(chosen.split(os.pathsep)[0]).is_file():
+        from hermes_agent.tools.sources.cluster.credentials import kubeconfigs
+
+        if kubeconfigs("", environ):
             yield ""
 
 

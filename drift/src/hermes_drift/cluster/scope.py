@@ -55,16 +55,15 @@ class ClusterAudit:
 
     async def run(self) -> ScopeResult:
         objects, self._troubles, self._notes = await declared_in(self._wanted, self._repository)
-        notes = self._notes
         unread = [one.title for one in objects if one.kind in UNREAD]
         if unread:
-            notes.append(f"secrets are not read: {', '.join(unread)}")
+            self._notes.append(f"secrets are not read: {', '.join(unread)}")
         objects = [one for one in objects if one.kind not in UNREAD]
         if self._wanted.audit_log:
             path = self._wanted.audit_log
             self._requests, trouble = await ownership.read_requests(self._live, path)
             if trouble:
-                notes.append(
+                self._notes.append(
                     f"the audit log {path} cannot be read, so users are unknown: {trouble}"
                 )
         if objects:
@@ -77,7 +76,7 @@ class ClusterAudit:
             there = [one for one in objects if one.namespace == namespace]
             checked += await self._namespace(namespace, there)
         return ScopeResult(
-            "kubernetes", checked, tuple(self._found), tuple(self._troubles), tuple(notes)
+            "kubernetes", checked, tuple(self._found), tuple(self._troubles), tuple(self._notes)
         )
 
     def _placed(self, one: DeclaredObject) -> DeclaredObject:

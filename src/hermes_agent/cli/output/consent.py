@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, Any, NamedTuple
 
 from hermes_agent.cli.home import home_folder
-from hermes_agent.cli.output.formatting import cells, count, has_colour, span
+from hermes_agent.cli.output.formatting import cells, count, has_colour
 from hermes_agent.core.text.consent import (
     ConsentAnswer,
     ConsentLine,
@@ -14,6 +14,7 @@ from hermes_agent.core.text.consent import (
     ConsentView,
     consent_view,
 )
+from hermes_agent.core.text.format import span
 
 GUTTER = 5
 """Columns before a line of the effect: a mark, its number, a blank."""

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 from hermes_agent.core.errors import UsageError
+from hermes_agent.core.text.format import span
 from hermes_agent.core.text.terminal import clean
 
 _BACK = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STATES = {
     "green": "ok active running done proven accepted closed confirmed resolved sent allow yes",
@@ -97,19 +97,6 @@ def hint_here(message: str, hint: str) -> str:
 def count(number: int, noun: str) -> str:
     """`1 job`, `2 jobs`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def span(seconds: float) -> str:
-    """`3 d 4 h`, `12 min`, `7 s`: the two largest units."""
-    rest = int(max(0.0, seconds))
-    parts = []
-    for name, size in _UNITS:
-        if rest >= size:
-            parts.append(f"{rest // size} {name}")
-            rest %= size
-        elif parts:
-            break
-    return " ".join(parts[:2]) or "0 s"
 
 
 def ago(moment: float, now: float) -> str:

@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from hermes_agent.cli.output.formatting import fitted, span
+from hermes_agent.cli.output.formatting import fitted
+from hermes_agent.core.text.format import span
 
 DELAY = 1.0
 """What takes less time than this shows nothing."""

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from hermes_agent.cli.output.events import call_arguments, call_line, token_counts
-from hermes_agent.cli.output.formatting import count, dollars, one_line, span, table
+from hermes_agent.cli.output.formatting import count, dollars, one_line, table
+from hermes_agent.core.text.format import span
 
 Row = dict[str, Any]
 SHOWN_EFFECTS = 10

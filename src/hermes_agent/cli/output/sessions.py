@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any
 
 from hermes_agent.cli.client.api import RuntimeClient, session_path
-from hermes_agent.cli.output.formatting import ago, dollars, one_line, span, stamp, table
+from hermes_agent.cli.output.formatting import ago, dollars, one_line, stamp, table
+from hermes_agent.core.text.format import span
 
 ALL = 1_000_000_000
 NONE_YET = 'no sessions yet\nhint: hermes ask "…" or `hermes chat` opens one'

@@ -80,6 +80,8 @@ def tool_line(call: str, finished: dict[str, Any]) -> str:
 
 
 def markdown(session: dict[str, Any], journal: Sequence[Recorded]) -> str:
+    from hermes_agent.core.text.format import code_fence
+
     title = session["name"] or session["title"] or session["id"]
     lines = [
         f"# {one_line(title)}",
@@ -94,18 +96,12 @@ def markdown(session: dict[str, Any], journal: Sequence[Recorded]) -> str:
             case "assistant":
                 lines += ["", f"## Hermes{mark}", "", message["text"]]
             case "tool":
-                fence = "`" * max(3, _longest_fence(message["text"]) + 1)
+                fence = code_fence(message["text"])
                 lines += ["", f"**{tool_line(message['call'], message)}**{mark}", ""]
                 lines += [fence, message["text"].rstrip("\n"), fence]
             case _:
                 lines += ["", f"> {message['text']}{mark}"]
     return "\n".join(lines) + "\n"
-
-
-def _longest_fence(text: str) -> int:
-    import re
-
-    return max(map(len, re.findall("`+", text)), default=0)
 
 
 _PAGE = """<!DOCTYPE html>

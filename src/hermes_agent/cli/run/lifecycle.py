@@ -22,7 +22,6 @@ from hermes_agent.host.paths import (
     UNIT,
     find_home,
     has_systemd,
-    has_unit,
     log_path,
     run_folder,
     socket_paths,
@@ -46,12 +45,12 @@ def up_arguments(parser: argparse.ArgumentParser) -> None:
 def up(options: argparse.Namespace) -> int:
     """Start the runtime in the background, and have it restarted after a crash: by systemd if you
     agree, otherwise by a small process. Other commands start it themselves when needed."""
+    from hermes_agent.cli.run.unit import has_unit, systemctl
+
     api = RuntimeClient()
-    by_systemd = has_unit(os.environ, api.home) or _wants_unit(options, api)
+    by_systemd = has_unit(api.home) or _wants_unit(options, api)
     already = api.is_up()
     if by_systemd and not already:
-        from hermes_agent.cli.run.unit import systemctl
-
         systemctl("start", UNIT)
     api.ensure()
     status = api.get("/v1/status")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from hermes_agent.cli.actions import emit
 from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone
-from hermes_agent.cli.output.formatting import count, dollars, one_line, span, stamp, state
+from hermes_agent.cli.output.formatting import count, dollars, one_line, stamp, state
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.text.format import span
 from hermes_agent.host.paths import socket_paths
 
 if TYPE_CHECKING:

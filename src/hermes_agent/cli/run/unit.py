@@ -6,7 +6,20 @@ import sys
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.text.terminal import clean
-from hermes_agent.host.paths import unit_path
+from hermes_agent.host.paths import has_systemd, unit_path
+
+
+def has_unit(home: str) -> bool:
+    """Whether systemd runs the runtime of this home."""
+    try:
+        with open(unit_path(os.environ), encoding="utf-8") as file:
+            return has_systemd() and is_unit_of(home, file.read())
+    except OSError:
+        return False
+
+
+def is_unit_of(home: str, unit: str) -> bool:
+    return _environment(home) in unit.splitlines()
 
 
 def write_unit(home: str) -> str:
@@ -30,23 +43,28 @@ def systemctl(*words: str) -> None:
 
 
 def unit_text(python: str, home: str) -> str:
-    """The unit. Stopping it leaves running commands alone, as `hermes down` does."""
-
-    def quoted(text: str) -> str:
-        safe = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
-        return f'"{safe}"'
-
+    """The unit. Stopping it leaves running commands alone, as `hermes down` does; what was stopped
+    in order is not started again."""
     return f"""[Unit]
 Description=Hermes: watches, jobs and chats
 After=network-online.target
 
 [Service]
-ExecStart={quoted(python)} -m hermes_agent serve
-Environment={quoted(f"HERMES_HOME={home}")}
-Restart=always
+ExecStart={_quoted(python)} -m hermes_agent serve
+{_environment(home)}
+Restart=on-failure
 RestartSec=2
 KillMode=process
 
 [Install]
 WantedBy=default.target
 """
+
+
+def _environment(home: str) -> str:
+    return f"Environment={_quoted(f'HERMES_HOME={home}')}"
+
+
+def _quoted(text: str) -> str:
+    safe = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{safe}"'

@@ -42,9 +42,9 @@ def add(options: argparse.Namespace) -> int:
     question = "it fails now; add it?" if found["state"] == "fails" else "add it?"
     if not sure(question, options.yes):
         return emit(options, {"added": False}, "nothing was added", 1)
+    path = write_check(entry)
     if found.get("rule"):
         _adopt(found["rule"])
-    path = write_check(entry)
     api.post("/v1/checks/jobs")
     if found["state"] == "untried":
         found |= _first_run(api, entry["name"])
@@ -228,10 +228,10 @@ def jobs_planned() -> list[Row]:
     folder = home / "incidents"
     briefing = f"sent to {', '.join(chats)}" if chats else f"only kept in {folder / 'briefings'}"
     return [
-        {"name": "watch-health", "when": "every 5 minutes", "what": "the critical checks"},
-        {"name": "watch-audit", "when": "every hour",
+        {"name": "watch-health", "when": EVERY["critical"], "what": "the critical checks"},
+        {"name": "watch-audit", "when": EVERY["hourly"],
          "what": f"the hourly checks, and an audit in {folder / 'audits'}"},
-        {"name": "watch-briefing", "when": f"daily at 08:00, {zone}",
+        {"name": "watch-briefing", "when": f"{EVERY['daily']}, {zone}",
          "what": f"the daily checks, and a briefing, {briefing}", "chats": chats},
     ]  # fmt: skip
 
@@ -257,14 +257,12 @@ def plan_text(plan: Row) -> str:
         ]
     if plan["unit"]:
         lines.append(f"unit    {plan['unit']} keeps the runtime running")
-    failing = False
     for one in plan["left_out"]:
-        failing = failing or one["state"] == "fails"
         word = "fails now" if one["state"] == "fails" else "cannot be run"
         lines.append(f"{word}, left out: {one['name']}: {one_line(one.get('detail', ''), 160)}")
         lines.append(f"    $ {one_line(one['run'], 200)}")
     lines += [f"not looked at: {one_line(one, 200)}" for one in plan["skipped"]]
-    if failing:
+    if any(one["state"] == "fails" for one in plan["left_out"]):
         lines.append("hint: fix it and run this again; `--failing` also adds what fails now")
     return "\n".join(lines)
 

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.arguments import positive
 from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone, quoted
-from hermes_agent.cli.output.formatting import count, one_line, span, table
+from hermes_agent.cli.output.formatting import count, one_line, table
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.text.format import span
 from hermes_agent.core.text.terminal import clean
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from typing import Any
 from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.arguments import absolute_model, positive
 from hermes_agent.cli.client.api import RuntimeClient, RuntimeGone, resource_path
-from hermes_agent.cli.output.formatting import count, dollars, one_line, span, stamp, sure, table
+from hermes_agent.cli.output.formatting import count, dollars, one_line, stamp, sure, table
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.text.format import span
 from hermes_agent.core.text.terminal import clean
 
 Row = dict[str, Any]
@@ -193,7 +194,7 @@ def _add(options: argparse.Namespace) -> int:
 
 
 def _agreed(reading: Row) -> bool:
-    """Whether to send results where the prompt says, if it does; Enter means yes."""
+    """Whether to send results where the prompt says, if it does; Enter means yes, Ctrl-D no."""
     delivery = reading["delivery"]
     if not delivery["deliver"]:
         return True
@@ -201,7 +202,8 @@ def _agreed(reading: Row) -> bool:
     print(f"the prompt says: {one_line(delivery['quote'], 150)}", file=sys.stderr)
     print(f"results: {one_line(reading['results'], 150)}{quiet}", file=sys.stderr)
     print("send them there? [Y/n] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("", "y", "yes")
+    answer = sys.stdin.readline()  # empty after Ctrl-D
+    return answer != "" and answer.strip().lower() in ("", "y", "yes")
 
 
 def _when(options: argparse.Namespace) -> str:

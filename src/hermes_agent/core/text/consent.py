@@ -312,13 +312,12 @@ def _match_words(match: Mapping[str, Any]) -> str:
         return f"any `{words}` with any arguments{through}"
     reached = f"connections to {_plain(match['host'])}" if "host" in match else ""
     if "tool" in match:
-        bound = (
+        call = [f"any call of {_plain(match['tool'])}"]
+        call += [
             f"without {name}" if value is None else f"with the {name} {_plain(value)}"
             for name, value in given.items()
-        )  # fmt: skip
-        return ", ".join(
-            filter(None, (" ".join((f"any call of {_plain(match['tool'])}", *bound)), reached))
-        )
+        ]
+        return " ".join(call) + (reached and f", {reached}")
     return reached or "what the rule says"
 
 

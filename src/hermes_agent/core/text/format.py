@@ -4,7 +4,7 @@ import re
 import time
 from datetime import UTC, datetime
 
-_HOUR, _DAY = 3_600.0, 86_400.0
+_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 SLUG_CHARS = 60
 
 
@@ -32,10 +32,19 @@ def shortened(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
+def code_fence(text: str) -> str:
+    """The backticks around a text that is to be a code block in Markdown."""
+    return "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+
+
 def span(seconds: float) -> str:
-    """`3 d 4 h`, `12 min`, `7 s`."""
-    if seconds >= _DAY:
-        return f"{seconds // _DAY:.0f} d {seconds % _DAY // _HOUR:.0f} h"
-    if seconds >= _HOUR:
-        return f"{seconds // _HOUR:.0f} h {seconds % _HOUR // 60:.0f} min"
-    return f"{seconds / 60:.0f} min" if seconds >= 60 else f"{seconds:.0f} s"
+    """`3 d 4 h`, `12 min`, `7 s`: the two largest units."""
+    rest = int(max(0.0, seconds))
+    parts = []
+    for name, size in _UNITS:
+        if rest >= size:
+            parts.append(f"{rest // size} {name}")
+            rest %= size
+        elif parts:
+            break
+    return " ".join(parts[:2]) or "0 s"

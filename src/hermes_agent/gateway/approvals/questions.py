@@ -1,7 +1,6 @@
 """Renders questions as chat messages, with buttons or commands, and handles the answers. People who
 may not answer, and old buttons, get no response."""
 
-import re
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from hermes_agent.core.text.consent import (
     consent_view,
     numbered_choice,
 )
+from hermes_agent.core.text.format import code_fence
 from hermes_agent.core.text.terminal import visible
 from hermes_agent.gateway.access.identities import names, who
 from hermes_agent.host.context import RuntimeContext
@@ -122,7 +122,7 @@ def _part(text: str, command: str) -> str:
 def _code(text: str) -> str:
     """A code block, so that nothing is read as markup."""
     text = visible(text).rstrip("\n")
-    fence = "`" * max(len(run) + 1 for run in ["``", *re.findall("`+", text)])
+    fence = code_fence(text)
     return f"{fence}\n{text}\n{fence}"
 
 

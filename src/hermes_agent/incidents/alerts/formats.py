@@ -196,7 +196,7 @@ def severity_in(labels: Mapping[str, str], *, vital: bool = False) -> Severity |
 
 
 def _seconds(stamp: str | None) -> float:
-    """A time of day in seconds; 0 where it is not given."""
+    """Seconds since the epoch; 0 where no time is given."""
     try:
         began = datetime.fromisoformat(stamp or "").timestamp()
     except (ValueError, OverflowError):

@@ -78,7 +78,10 @@ async def discovered(said: Mapping[str, str], run: Output) -> Sequence[ProposedC
         *_cron(said["cron"]),
         *_cluster(said["cluster"]),
     ]
-    return list({one.name: one for one in reversed(found)}.values())[::-1]
+    first: dict[str, ProposedCheck] = {}
+    for one in found:
+        first.setdefault(one.name, one)
+    return list(first.values())
 
 
 def _services(enabled: str, units: str) -> Iterator[ProposedCheck]:

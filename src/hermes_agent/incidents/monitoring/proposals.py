@@ -3,18 +3,18 @@ before a person is asked; nothing is written here."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_agent.core.effects import Verdict
 from hermes_agent.core.errors import HermesError, UsageError
 from hermes_agent.core.incidents import INCIDENTS, WatchedCheck
 from hermes_agent.core.skills import Check, Expectation
 from hermes_agent.core.text.format import slug
 from hermes_agent.incidents.monitoring.discovery import PROBES, discovered
+from hermes_agent.incidents.monitoring.runner import CheckRunner
 from hermes_agent.incidents.monitoring.scheduler import CheckOutcome
 from hermes_agent.incidents.monitoring.wording import (
     CommandChoice,
@@ -29,16 +29,8 @@ ANSWER_TOKENS = 2_000
 READING, ASKING = "observe", "careful"
 """The profile that allows reading only, and the one whose questions name what else there is."""
 KEPT_BACK = "hermes: "
-"""What begins the words of a terminal in place of a program that it did not run."""
+"""What a terminal prints in place of a program that it did not run begins with this."""
 BY_HAND = "give the command: `hermes watch add NAME --run COMMAND`"
-
-
-class ChecksTried(Protocol):
-    """Runs commands for proposals, as checks."""
-
-    async def run(self, watched: WatchedCheck, policy: str = "") -> CheckOutcome: ...
-
-    async def judge(self, watched: WatchedCheck, policy: str) -> Verdict: ...
 
 
 Ask = Callable[[str], Awaitable[ProposedCheck]]
@@ -46,7 +38,7 @@ Ask = Callable[[str], Awaitable[ProposedCheck]]
 
 
 class CheckProposals:
-    def __init__(self, checks: ChecksTried, ask: Ask) -> None:
+    def __init__(self, checks: CheckRunner, ask: Ask) -> None:
         self._checks = checks
         self._ask = ask
 
@@ -117,7 +109,7 @@ class CheckProposals:
 
     async def _fitting(self, choices: Sequence[CommandChoice], terminal: str) -> str:
         for choice in choices:
-            if not choice.needs or (await self._output(choice.needs, terminal)).code == 0:
+            if (await self._output(choice.needs, terminal)).code == 0:
                 return choice.run
         return ""
 

@@ -65,7 +65,7 @@ class CheckRunner:
             outcome = CheckOutcome(False, f"it cannot be run: {error}", refused=True)
         return replace(outcome, seconds=round(time.monotonic() - began, 3))
 
-    async def judge(self, watched: WatchedCheck, policy: str = "") -> Verdict:
+    async def judge(self, watched: WatchedCheck, policy: str) -> Verdict:
         """What the gate says of a check's command under a policy profile; it is not run."""
 
         async def judged(shell: PolicyShell) -> Verdict:

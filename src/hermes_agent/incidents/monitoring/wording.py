@@ -50,11 +50,12 @@ class CommandChoice(Struct, frozen=True):
     """A command, for machines on which another command succeeds."""
 
     run: str
-    needs: str = ""
+    needs: str
 
 
 class WordedCheck(Struct, frozen=True):
-    """What plain words mean: the first of the choices that fits the machine becomes the check."""
+    """What plain words mean. The first of the choices that fits the machine becomes the check's
+    command, if one does."""
 
     proposed: ProposedCheck
     choices: tuple[CommandChoice, ...] = ()
@@ -137,10 +138,10 @@ def _answers(found: Groups) -> ProposedCheck | None:
 
 def _disk(found: Groups) -> ProposedCheck:
     path, most = found["path"], int(found["percent"])
-    name = f"disk-{slug(path) or 'root'}"
+    place = slug(path) or "root"
     if found.get("inodes"):
-        return ProposedCheck(f"inodes-{slug(path) or 'root'}", disk_run(path, most, "ipcent"))
-    return ProposedCheck(name, disk_run(path, most), service=name)
+        return ProposedCheck(f"inodes-{place}", disk_run(path, most, "ipcent"))
+    return ProposedCheck(f"disk-{place}", disk_run(path, most), service=f"disk-{place}")
 
 
 def _room(found: Groups) -> ProposedCheck:
@@ -238,7 +239,7 @@ def _unit(found: Groups) -> WordedCheck:
     process = f"pgrep -x {shlex.quote(name.removesuffix('.service'))}"
     own = slug(name.removesuffix(".service"))
     proposed = ProposedCheck(own, process, service=own, severity="P1")
-    return WordedCheck(proposed, (CommandChoice(active, SYSTEMD), CommandChoice(process)))
+    return WordedCheck(proposed, (CommandChoice(active, SYSTEMD),))
 
 
 def _process(found: Groups) -> ProposedCheck:

@@ -13,9 +13,8 @@ from msgspec import Struct
 from hermes_agent.core.files import write_durably
 from hermes_agent.core.incidents import CheckHourStats, Incident
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.text.format import hour_of
+from hermes_agent.core.text.format import hour_of, span
 from hermes_agent.incidents.monitoring.scheduler import CheckStatus
-from hermes_agent.incidents.notifications import span
 from hermes_agent.store.incidents.store import IncidentStore
 
 HOUR = 3_600.0

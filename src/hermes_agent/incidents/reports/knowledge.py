@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 
 from hermes_agent.core.errors import Degraded, HermesError, Stopping
 from hermes_agent.core.incidents import Incident, MonitoredService
-from hermes_agent.core.text.format import shortened
+from hermes_agent.core.text.format import shortened, span
 from hermes_agent.incidents.backend import IncidentBackend
-from hermes_agent.incidents.notifications import span
 from hermes_agent.incidents.response.facts import ServiceFacts
 from hermes_agent.incidents.response.known_fix import KnownFix, recorded, still_good
 

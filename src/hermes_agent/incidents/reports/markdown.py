@@ -1,8 +1,7 @@
 """Renders a report as Markdown."""
 
 from hermes_agent.core.incidents import CATEGORIES, TimelineEntry
-from hermes_agent.core.text.format import utc_stamp
-from hermes_agent.incidents.notifications import span
+from hermes_agent.core.text.format import span, utc_stamp
 from hermes_agent.incidents.reports.report import IncidentReport, ReportedAction
 
 ACTION_CHARS = 240

@@ -23,10 +23,11 @@ from hermes_agent.core.incidents import (
     WatchedCheck,
 )
 from hermes_agent.core.skills import Check, Expectation
+from hermes_agent.core.text.format import span
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import Provenance
 from hermes_agent.incidents.backend import COPIES, SHIPPED, IncidentBackend
-from hermes_agent.incidents.notifications import closed_text, escalated_text, resolved_text, span
+from hermes_agent.incidents.notifications import closed_text, escalated_text, resolved_text
 from hermes_agent.incidents.response.context import findings, got_worse, unstable
 from hermes_agent.incidents.response.copies import (
     KEPT,

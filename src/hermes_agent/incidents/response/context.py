@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from functools import partial
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -11,13 +12,8 @@ from hermes_agent.core.incidents import Diagnosis, Incident, MonitoredService
 from hermes_agent.incidents.backend import WATCHING, IncidentBackend, SkillOption
 from hermes_agent.incidents.response.candidates import Findings, dependency_chain, find_candidates
 from hermes_agent.incidents.response.facts import ServiceFacts, service_facts
-from hermes_agent.incidents.response.known_fix import KnownFix, known_fix, proven_pause, with_signs
-from hermes_agent.incidents.response.stability import (
-    ASKED,
-    ROUND_SECONDS,
-    StabilityWatch,
-    not_lasting,
-)
+from hermes_agent.incidents.response.known_fix import KnownFix, known_fix, with_signs
+from hermes_agent.incidents.response.stability import StabilityWatch, not_lasting
 from hermes_agent.incidents.response.verification import (
     BESIDE_SECONDS,
     CheckResult,
@@ -33,6 +29,8 @@ ALIKE = 3
 """Words that a skill must share with an incident to be mentioned."""
 LEARNING = "learning"
 """The label of a drill's signal that says `off` where nothing is to be learned, nor used."""
+Extent = Literal["all", "learned-first", "learned"]
+"""Whether bundled skills are tried always, only if no learned one fits, or never."""
 _WORD = re.compile(r"\w{3,}")
 
 
@@ -65,14 +63,11 @@ async def unstable(
     if not known:
         known.update(await service_facts(filter(None, names), run))
     chain = dependency_chain(names, await backend.topology(incident), known)
-    proven = await proven_pause(backend, incident, session, diagnosis.category)
-    pause, asked = (ROUND_SECONDS, ASKED) if proven is None else (min(proven, ROUND_SECONDS), 1)
     return await not_lasting(
         StabilityWatch(
             incident.checks, {name: known[name] for name in chain if name in known},
             diagnosis.category, [one.quote for one in diagnosis.evidence], run,
-            partial(backend.run, session, source=WATCHING), backend.sleep, pause=pause,
-            asked=asked,
+            partial(backend.run, session, source=WATCHING), backend.sleep,
         )
     )  # fmt: skip
 
@@ -94,17 +89,15 @@ async def findings(
     shipped: RunCommand,
     fix: KnownFix | None = None,
     *,
-    broad: bool = True,
+    extent: Extent = "all",
 ) -> Findings:
     """Facts of the services, and the skills that apply. Learned skills are tried only once proven,
     except in drills, which prove them, and if the signs of a `fix` are there, that learned it.
-    Without `broad`, the bundled skills are tried only if no learned one fits, and not at all if the
-    signs of a fix are there. `shipped`: runs checks of the bundled skills."""
+    `shipped`: runs checks of the bundled skills."""
     known = await backend.skills()
     if not await learns(backend, incident):
         known = [one for one in known if one.shipped]
-    present = fix if fix is not None and fix.present else None
-    again = present.skill if present is not None else ""
+    again = fix.skill if fix is not None and fix.present else ""
     tried = [
         one
         for one in known
@@ -116,8 +109,8 @@ async def findings(
     others = [one for one in others if one.incident or len(words & _of(one)) >= ALIKE]
     learned = [one for one in tried if not one.shipped or one.name == again]
     rest = [one for one in tried if one not in learned]
-    groups = [tried] if broad else [learned] if present is not None else [learned, rest]
-    found = await find_candidates(backend, incident, groups, run, shipped)
+    groups = {"all": [tried], "learned-first": [learned, rest], "learned": [learned]}
+    found = await find_candidates(backend, incident, groups[extent], run, shipped)
     return replace(found, others=tuple(others[:SKILLS]))
 
 

@@ -22,11 +22,6 @@ SEARCHED = 200
 SIGNS, COMMANDS, COMMAND_CHARS = 3, 8, 400
 SIGN_SECONDS = 10.0
 """Time limit of a command that looks for a sign."""
-HELD_SECONDS = 60.0
-"""A fix that held for so long, many times what verification can see, need not be watched as long as
-a new one."""
-LEAST_SECONDS = 0.2
-"""The least pause of a verification."""
 
 
 class Sign(Struct, frozen=True):
@@ -43,8 +38,6 @@ class KnownFix(Struct, frozen=True, omit_defaults=True):
     """What was done before, and did not help."""
     signs: tuple[Sign, ...] = ()
     """The evidence for the diagnosis, as seen before anything was changed."""
-    settled: float = 0.0
-    """Seconds from the remedy to passing checks."""
     incident: str = ""
     skill: str = ""
     """The skill that was used, or written because of it."""
@@ -66,8 +59,7 @@ async def record_fix(backend: IncidentBackend, incident: Incident) -> None:
     if not incident.session or any(KNOWN in entry.data for entry in entries):
         return
     seen = await transcript(backend.journal, incident.session, backend.results, incident.checks)
-    made = _made(incident, entries, seen)
-    made = _redacted(backend, made)
+    made = _redacted(backend, _made(incident, entries, seen))
     if not made.remedy and not made.unhelpful:
         return
     if made.remedy:
@@ -82,7 +74,6 @@ def _made(
     incident: Incident, entries: Sequence[TimelineEntry], seen: IncidentTranscript
 ) -> KnownFix:
     changes = [call for call in seen.changes if call.ok]
-    ended = [one.time for one in entries if one.kind in {"resolved", "escalated", "closed"}]
     if incident.state != "resolved" or any(one.kind == "escalated" for one in entries):
         return KnownFix(unhelpful=_commands(changes))
     failed = [
@@ -102,24 +93,17 @@ def _made(
         and (call.tool, call.did) == ("terminal", "looked")
         and call.time <= first
     ]
-    passed = [one.time for one in entries if one.kind == "verified" and one.data.get("ok")]
-    done = last[-1].time if last else 0.0
-    settled = min((at - done for at in (*passed, *ended) if at >= done), default=0.0)
     return KnownFix(
         _commands(last),
         _commands([call for call in changes if call not in last]),
         tuple(one for one in dict.fromkeys(signs) if len(one.command) <= COMMAND_CHARS)[:SIGNS],
-        settled,
     )
 
 
 def _commands(calls: Sequence[EvidenceCall]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(command_of(call) for call in calls))[-COMMANDS:]
-
-
-def command_of(call: EvidenceCall) -> str:
-    """What a call did, on one line: the command itself where it is one."""
-    return call.shown.removeprefix("terminal: ")[:COMMAND_CHARS]
+    """What the calls did, each on one line: the command itself where it is one."""
+    shown = (call.shown.removeprefix("terminal: ")[:COMMAND_CHARS] for call in calls)
+    return tuple(dict.fromkeys(shown))[-COMMANDS:]
 
 
 def _redacted(backend: IncidentBackend, made: KnownFix) -> KnownFix:
@@ -200,18 +184,3 @@ async def with_signs(fix: KnownFix, run: RunCommand) -> KnownFix:
         if seen.exit is None or gist(sign.line) not in gist(seen.output):
             return fix
     return replace(fix, present=bool(fix.signs))
-
-
-async def proven_pause(
-    backend: IncidentBackend, incident: Incident, session: str, category: str
-) -> float | None:
-    """How long a verification pauses between its samples if all that was done is a remedy that held
-    for this cause before: as long as it took to help, but never nothing. None for all others."""
-    fix = await known_fix(backend, incident)
-    if fix is None or fix.diagnosis is None or fix.held < HELD_SECONDS:
-        return None
-    seen = await transcript(backend.journal, session, backend.results, incident.checks)
-    done = {backend.redact(command_of(call)) for call in seen.calls if call.did != "looked"}
-    if not done or not done <= set(fix.remedy) or fix.diagnosis.category != category:
-        return None
-    return max(LEAST_SECONDS, fix.settled)

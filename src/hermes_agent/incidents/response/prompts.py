@@ -7,8 +7,8 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes_agent.core.incidents import Incident, MonitoredService, Signal
+from hermes_agent.core.text.format import span
 from hermes_agent.core.text.untrusted import wrap_untrusted
-from hermes_agent.incidents.notifications import span
 from hermes_agent.incidents.response.candidates import Findings, RunbookCandidate
 from hermes_agent.incidents.response.facts import ServiceFacts
 from hermes_agent.incidents.response.hypotheses import line, ranked
@@ -91,7 +91,7 @@ def brief(
         _earlier([one for one in earlier if fix is None or one.id != fix.incident]),
         _known(fix),
         HOW,
-        block({**_data(incident, held, services, found, earlier), **_known_data(fix)}),
+        block(_data(incident, held, services, found, earlier)),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -298,17 +298,6 @@ def _known(fix: KnownFix | None) -> str:
     lines += [f"skill: {fix.skill}"] if fix.skill else []
     text = _foreign("incidents", "memory", "\n".join(map(clean, lines)))
     return f"{text}\n{FIRST}" if fix.present else text
-
-
-def _known_data(fix: KnownFix | None) -> dict[str, Any]:
-    if fix is None:
-        return {}
-    return {
-        "known": {
-            "incident": fix.incident, "present": fix.present, "skill": fix.skill,
-            "remedy": [clean(one) for one in fix.remedy],
-        }
-    }  # fmt: skip
 
 
 def _held(one: CheckResult) -> dict[str, Any]:

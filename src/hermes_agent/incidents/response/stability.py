@@ -59,10 +59,6 @@ class StabilityWatch(Struct, frozen=True):
     sleep: Callable[[float], Awaitable[None]]
     patience: float = JOB_SECONDS
     """How long to wait for a job."""
-    pause: float = ROUND_SECONDS
-    """Between the first samples."""
-    asked: int = ASKED
-    """Requests in a round."""
 
 
 class Sample(Struct, frozen=True):
@@ -90,7 +86,7 @@ async def not_lasting(given: StabilityWatch) -> list[str]:
     """The checks that failed meanwhile, or what else shows that it does not last; else empty."""
     before = await _log_ends(given)
     samples = [await _sample(given)]
-    for seconds, rounds in ((given.pause, ROUNDS), (MORE_SECONDS, MORE_ROUNDS)):
+    for seconds, rounds in ((ROUND_SECONDS, ROUNDS), (MORE_SECONDS, MORE_ROUNDS)):
         for _ in range(rounds):
             if failing := await _ask(given, seconds):
                 return [one.line for one in failing]
@@ -104,7 +100,7 @@ async def not_lasting(given: StabilityWatch) -> list[str]:
 async def _ask(given: StabilityWatch, seconds: float) -> tuple[CheckResult, ...]:
     """Send requests and run the checks; returns those that failed."""
     ports = sorted({port for one in given.facts.values() for port in one.ports})[:PORTS]
-    for _ in range(given.asked):
+    for _ in range(ASKED):
         if ports:
             await given.ask(request_script(ports), None)
         held = await check_all(given.checks, given.run)
@@ -213,7 +209,7 @@ def _filling(given: StabilityWatch, samples: Sequence[Sample], seconds: float) -
         for mount, (used, left) in tables[-1].items():
             values = [one.get(mount, (0.0, 0.0))[0] for one in tables]
             rate = (values[-1] - values[0]) / seconds
-            least = LEAST["space"] if what == "space" else given.asked
+            least = LEAST["space"] if what == "space" else ASKED
             theirs = _is_theirs(given, mount, last)  # other services are not our concern
             soon = rises(values, least) and left < rate * SOON_SECONDS
             if soon and (theirs or given.category in ROOM):

@@ -5,8 +5,9 @@ import asyncio
 import re
 from base64 import b64decode
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from secrets import token_hex
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -36,7 +37,7 @@ Answer = TypeVar("Answer")
 Sleep = Callable[[float], Awaitable[None]]
 
 
-class _Heard(Struct, frozen=True):
+class _Transcript(Struct, frozen=True):
     text: str
 
 
@@ -44,8 +45,19 @@ class _Picture(Struct, frozen=True):
     b64_json: str
 
 
-class _Drawn(Struct, frozen=True):
+class _Pictures(Struct, frozen=True):
     data: tuple[_Picture, ...]
+
+
+@dataclass(frozen=True)
+class _Call(Generic[Answer]):
+    path: str
+    body: bytes
+    kind: str
+    """The type of the body."""
+    read: Callable[[bytes], Answer]
+    """A `ValueError` if the answer is not what was `wanted`."""
+    wanted: str
 
 
 class MediaModel:
@@ -58,45 +70,27 @@ class MediaModel:
         self._pool = pool
         self._sleep = sleep or asyncio.sleep
 
-    async def heard(self, memo: Media) -> str:
+    async def transcribe(self, memo: Media) -> str:
         """The transcript."""
         boundary = token_hex(16)
         form = _form(boundary, {"model": self._endpoint.model, "response_format": "json"}, memo)
         kind = f"multipart/form-data; boundary={boundary}"
-        return await self._asked("/audio/transcriptions", form, kind, self._transcript)
+        call = _Call("/audio/transcriptions", form, kind, _transcript, "a transcript")
+        return await self._request(call)
 
-    async def spoken(self, text: str) -> bytes:
+    async def speak(self, text: str) -> bytes:
         """The text as Opus in Ogg."""
         asked = {"model": self._endpoint.model, "input": text, "voice": VOICE}
         body = msgspec.json.encode({**asked, "response_format": "opus"})
-        return await self._asked("/audio/speech", body, JSON, bytes)
+        return await self._request(_Call("/audio/speech", body, JSON, bytes, "sound"))
 
-    async def drawn(self, prompt: str, size: str) -> bytes:
+    async def draw(self, prompt: str, size: str) -> bytes:
         """A picture."""
         asked = {"model": self._endpoint.model, "prompt": prompt, "size": size, "n": 1}
         body = msgspec.json.encode(asked)
-        return await self._asked("/images/generations", body, JSON, self._picture)
+        return await self._request(_Call("/images/generations", body, JSON, _picture, "a picture"))
 
-    def _transcript(self, said: bytes) -> str:
-        try:
-            return msgspec.json.decode(said, type=_Heard).text.strip()
-        except msgspec.MsgspecError:
-            raise self._garbage("/audio/transcriptions", "a transcript", said) from None
-
-    def _picture(self, said: bytes) -> bytes:
-        try:
-            [picture] = msgspec.json.decode(said, type=_Drawn).data
-            return b64decode(picture.b64_json)
-        except (msgspec.MsgspecError, ValueError):
-            raise self._garbage("/images/generations", "a picture", said) from None
-
-    def _garbage(self, path: str, wanted: str, said: bytes) -> ModelError:
-        where = f"{self._endpoint.url}{path_of(self._endpoint, path)}"
-        return ModelError("garbage", f"{where} answered without {wanted}: {shown(said)}")
-
-    async def _asked(
-        self, path: str, body: bytes, kind: str, read: Callable[[bytes], Answer]
-    ) -> Answer:
+    async def _request(self, call: _Call[Answer]) -> Answer:
         """What the service answers. Retries transient errors."""
         wire = HttpConnection(
             self._endpoint.url, self._endpoint.service.headers, self._endpoint.silence
@@ -104,7 +98,7 @@ class MediaModel:
         try:
             for attempt in range(1, TRIES + 1):
                 try:
-                    return read(await self._try(wire, path, body, kind))
+                    return await self._try(wire, call)
                 except ModelError as error:
                     pause = error.retry_after or float(attempt)
                     passing = error.passing and pause <= MAX_PAUSE
@@ -115,21 +109,36 @@ class MediaModel:
         finally:
             await wire.close()
 
-    async def _try(self, wire: HttpConnection, path: str, body: bytes, kind: str) -> bytes:
+    async def _try(self, wire: HttpConnection, call: _Call[Answer]) -> Answer:
         # A key without access to audio is not marked as bad: it may work for everything else.
         leased = await self._pool.lease(self._endpoint.name, anyway=True)
         credential = leased.credential if leased is not None else Credential()
         secret = credential.secret
         by_key = secret and self._endpoint.has("api_key_header")
         headers = {"api-key": secret} if by_key else bearer(credential)
-        headers["content-type"] = kind
+        headers["content-type"] = call.kind
         hidden = [secret] if secret else []
-        async with wire.post(path_of(self._endpoint, path), body, headers, hidden) as answer:
+        path = path_of(self._endpoint, call.path)
+        async with wire.post(path, call.body, headers, hidden) as answer:
             said = await answer.read()
             if answer.status != 200:
                 pause = answer.retry_after()
                 raise refusal(self._endpoint, credential, answer.status, said, retry_after=pause)
-            return said
+            try:
+                return call.read(said)
+            except ValueError:
+                where = f"{wire.shown_url}{path}"
+                what = f"{where} answered without {call.wanted}: {shown(said)}"
+                raise ModelError("garbage", what) from None
+
+
+def _transcript(said: bytes) -> str:
+    return msgspec.json.decode(said, type=_Transcript).text.strip()
+
+
+def _picture(said: bytes) -> bytes:
+    [picture] = msgspec.json.decode(said, type=_Pictures).data
+    return b64decode(picture.b64_json)
 
 
 def _form(boundary: str, fields: dict[str, str], memo: Media) -> bytes:

@@ -31,7 +31,7 @@ async def speak(chosen: str, models: ModelRegistry, text: str) -> Media | None:
             if chosen.startswith(LOCAL):
                 data = await _speak_here(chosen.removeprefix(LOCAL), words)
             else:
-                data = await models.media(chosen).spoken(words)
+                data = await models.media(chosen).speak(words)
     except TimeoutError:
         raise HermesError(f"{chosen} took longer than {SECONDS:g} s to speak an answer") from None
     return Media("audio/ogg", data, "answer.ogg")

@@ -10,7 +10,7 @@ from hermes_agent.core.installation.extras import install_hint, lacking, needs
 from hermes_agent.core.messages import Media
 from hermes_agent.models.registry import ModelRegistry
 
-log = logging.getLogger("hermes.gateway")
+log = logging.getLogger("hermes.models")
 
 LOCAL = "local/"
 TINY = f"{LOCAL}tiny"
@@ -29,7 +29,7 @@ async def transcribe(chosen: str, models: ModelRegistry, memo: Media) -> str:
         raise UsageError(f"no model {chosen!r} for voice memos", f"gateway.voice: {TINY}")
     try:
         async with asyncio.timeout(SECONDS):
-            return await models.media(chosen).heard(memo)
+            return await models.media(chosen).transcribe(memo)
     except TimeoutError:
         trouble = HermesError(f"{chosen} took longer than {SECONDS:g} s to transcribe it")
     except HermesError as error:

@@ -16,7 +16,7 @@ class ConfiguredMedia:
     async def draw(self, prompt: str, size: str) -> Media:
         names = self._context.settings.models.uses.image
         chosen = _chosen("models.uses.image", names[0] if names else "", "openai/gpt-image-1")
-        data = await self._models.media(chosen).drawn(prompt, size)
+        data = await self._models.media(chosen).draw(prompt, size)
         return Media("image/png", data)
 
     async def speak(self, text: str) -> Media | None:

@@ -19,6 +19,7 @@ import apsw
 
 from hermes_agent.cli.output.formatting import count
 from hermes_agent.core.errors import HermesError
+from hermes_agent.core.text.format import code_fence
 from hermes_agent.host.inspect import alive, lock_owner
 from hermes_agent.jobs.schedules.describe import UNITS
 
@@ -427,7 +428,7 @@ def _fields(given: Any) -> Row:
 
 
 def _block(text: str) -> str:
-    fence = "`" * max(3, 0, *(len(run) + 1 for run in re.findall("`{3,}", text)))
+    fence = code_fence(text)
     return f"{fence}\n{text.rstrip()}\n{fence}"
 
 

@@ -13,6 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from hermes_agent.cli.arguments import read_files
 from hermes_agent.core.errors import UsageError
+from hermes_agent.core.text.format import code_fence
 
 MAX_TEXT_BYTES = 200_000
 MEDIA = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")
@@ -65,7 +66,7 @@ def expand(text: str, ignored: Collection[str] = ()) -> tuple[str, list[dict[str
 
 
 def _fenced(name: str, text: str) -> str:
-    fence = "`" * max(3, max(map(len, re.findall("`+", text)), default=0) + 1)
+    fence = code_fence(text)
     return f"{name}:\n{fence}\n{text.rstrip()}\n{fence}"
 
 

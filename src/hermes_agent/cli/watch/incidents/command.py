@@ -8,7 +8,8 @@ from typing import Any
 from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.arguments import positive
 from hermes_agent.cli.client.api import RuntimeClient, resource_path
-from hermes_agent.cli.output.formatting import ago, count, one_line, span, stamp, table
+from hermes_agent.cli.output.formatting import ago, count, one_line, stamp, table
+from hermes_agent.core.text.format import span
 from hermes_agent.core.text.terminal import clean
 
 Row = dict[str, Any]
