@@ -38,7 +38,8 @@ RECENT = 500
 STOPPED = "(stopped)"
 SILENT = "Done; nothing to report."
 
-_SAID = (ev.Replied, ev.TurnFinished, ev.CommandEnded)
+_SAID = (ev.Replied, ev.TurnFinished, ev.CommandEnded, ev.Rewound)
+"""What brings a chat up to date, though not each sends something."""
 _DECIDED = (ev.QuestionAnswered, ev.ApprovalGiven, ev.ParkDecided)
 _NEWS = (*_SAID, *_DECIDED, ev.QuestionAsked, ev.CallParked)
 
