@@ -243,6 +243,16 @@ def test_a_unit_keeps_the_runtime_up(hermes: Hermes, tmp_path: Path) -> None:
     assert 'Environment="HERMES_HOME=/home/50%% \\"x\\""' in odd
 
 
+def test_the_unit_of_another_home_is_not_replaced(hermes: Hermes, tmp_path: Path) -> None:
+    unit = tmp_path / "config" / "systemd" / "user" / "hermes.service"
+    unit.parent.mkdir(parents=True)
+    unit.write_text(theirs := unit_text(sys.executable, "/home/other"))
+    done = hermes.run("watch", "install", "--yes", XDG_CONFIG_HOME=str(tmp_path / "config"))
+    assert done.returncode == 1
+    assert "runs the runtime of another home\nhint: remove it first" in done.stderr
+    assert unit.read_text() == theirs
+
+
 def asked(hermes: Hermes) -> tuple[str, dict[str, Any]]:
     session = hermes.send("write a file", policy="careful", interactive=True)
     (question,) = wait_until(lambda: hermes.api.get("/v1/questions"), "a question")

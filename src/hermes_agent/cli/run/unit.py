@@ -11,11 +11,7 @@ from hermes_agent.host.paths import has_systemd, unit_path
 
 def has_unit(home: str) -> bool:
     """Whether systemd runs the runtime of this home."""
-    try:
-        with open(unit_path(os.environ), encoding="utf-8") as file:
-            return has_systemd() and is_unit_of(home, file.read())
-    except OSError:
-        return False
+    return has_systemd() and is_unit_of(home, _installed())
 
 
 def is_unit_of(home: str, unit: str) -> bool:
@@ -23,12 +19,25 @@ def is_unit_of(home: str, unit: str) -> bool:
 
 
 def write_unit(home: str) -> str:
-    """Write the unit; its path."""
+    """Write the unit; its path. There is one unit for a user: another home's is not replaced."""
     path = unit_path(os.environ)
+    if "HERMES_HOME=" in (there := _installed()) and not is_unit_of(home, there):
+        raise HermesError(
+            f"{path} runs the runtime of another home",
+            "remove it first, or `hermes up --no-unit` starts this one without systemd",
+        )
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
         file.write(unit_text(sys.executable, home))
     return path
+
+
+def _installed() -> str:
+    try:
+        with open(unit_path(os.environ), encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def systemctl(*words: str) -> None:
