@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -244,6 +245,26 @@ async def test_a_flood_of_output_is_stopped_and_said(terminal: LocalTerminal, sh
     ended = await terminal.follow(job.id, wait=60)
     assert ended.state == "stopped"
     assert "more than 1 MB" in ended.stderr
+
+
+async def test_the_guard_of_a_command_sleeps_though_its_folder_is_gone(
+    place: LocalPlace, shell: Shell
+) -> None:
+    def lines(*words: str) -> list[str]:
+        return subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
+
+    def guards(*state: str) -> list[str]:
+        return lines("pgrep", *state, "-f", f" task {place.spool} ")
+
+    await shell("exec sleep 3600", background=True)
+    await until(lambda: len(guards()) == 2)
+    session = os.getsid(int(guards()[0]))
+    shutil.rmtree(place.spool)
+    try:
+        for _ in range(20):
+            await until(lambda: len(guards("-r", "S")) == 2)
+    finally:
+        lines("pkill", "-KILL", "-s", str(session))
 
 
 @pytest.fixture

@@ -260,16 +260,17 @@ if [[ $1 == spine || $1 == task || $1 == view ]]; then
     # How far its output has got, once a second; to open a file and to fork would cost more.
     {
       builtin trap - INT TERM HUP
+      exec <>"$__hermes_spool/private/pause"
       while builtin kill -0 "$$" 2>/dev/null; do
         for __hermes_verb in 1 2; do
           __hermes_text=0
           IFS=$' \t' builtin read -r _ __hermes_text <"/proc/$__hermes_next/fdinfo/$__hermes_verb"
           if ((__hermes_text > __hermes_most)); then
-            PATH=$PATH:/usr/bin:/bin "$BASH" --noprofile --norc "$0" start stop "$__hermes_spool" "$__hermes_id" flood
+            PATH=$PATH:/usr/bin:/bin "$BASH" --noprofile --norc "$0" start stop "$__hermes_spool" "$__hermes_id" flood </dev/null
             exit 0
           fi
         done
-        builtin read -r -t 1 _ <>"$__hermes_spool/private/pause"
+        builtin read -r -t 1 _
       done
     } </dev/null >/dev/null 2>&1 &
     builtin set +m # as in `keep`
