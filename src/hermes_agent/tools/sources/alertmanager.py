@@ -12,7 +12,7 @@ from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import RecoveryResult, ToolContext, tool
 from hermes_agent.tools.sources.connection import Source, pick
 from hermes_agent.tools.sources.prometheus import labels
-from hermes_agent.tools.sources.results import Change, answer, table
+from hermes_agent.tools.sources.results import Change, answer, left_out, table
 from hermes_agent.tools.sources.times import Window, iso, parsed, stamp
 
 GROUPS = 20
@@ -55,8 +55,7 @@ async def _alerts(source: Source, matchers: tuple[str, ...]) -> ToolResult:
         ]  # fmt: skip
         head = f"\n{name}, to {', '.join(dict.fromkeys(receivers))}: {len(alerts)}"
         parts += [head, table(("state", "alert", "since", "summary"), rows, ALERTS)]
-    if len(order) > GROUPS:
-        parts.append(f"… and {len(order) - GROUPS} more groups")
+    parts += left_out(order, GROUPS, "groups")
     return answer(source, "\n".join(parts), {"alerts": len(once), "groups": len(groups)})
 
 
@@ -202,7 +201,7 @@ async def _expire(source: Source, id: str) -> ToolResult:
     return answer(source, f"silence {id} is expired", {"id": id, "matchers": _matchers(silence)})
 
 
-async def changes(source: Source, span: Window) -> list[Change]:
+async def changes(source: Source, _span: Window) -> list[Change]:
     """Alerts that began, silences that began or ended early."""
     found = [
         Change(parsed(one["startsAt"]), f"alert began: {labels(one['labels'])}",
@@ -214,7 +213,7 @@ async def changes(source: Source, span: Window) -> list[Change]:
         found.append(Change(parsed(one["startsAt"]), f"silence began: {what}", one["createdBy"]))
         if one["status"]["state"] == "expired":
             found.append(Change(parsed(one["endsAt"]), f"silence ended: {what}", one["createdBy"]))
-    return [one for one in found if span.start <= one.time <= span.end]
+    return found
 
 
 async def verify(source: Source) -> str:

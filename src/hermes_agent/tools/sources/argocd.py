@@ -1,7 +1,6 @@
 """Argo CD: what its applications run, what is out of sync, and what was deployed when."""
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -11,8 +10,8 @@ from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
 from hermes_agent.tools.sources.cluster.objects import cleaned
 from hermes_agent.tools.sources.cluster.workloads import differences
-from hermes_agent.tools.sources.connection import Source, pick
-from hermes_agent.tools.sources.results import Change, answer, table
+from hermes_agent.tools.sources.connection import Source, pick, required
+from hermes_agent.tools.sources.results import Change, answer, left_out, table
 from hermes_agent.tools.sources.times import Window, parsed, stamp
 
 DEPLOYS, RESOURCES, LINES = 10, 40, 15
@@ -33,15 +32,14 @@ async def argocd(
     one = pick(context, source, "argocd")
     if action == "applications":
         return await _applications(one, name)
-    if not name:
-        raise ToolError("`name` is empty", "the name of an application", "changed")
+    found = await _found(one, required(name, "name", "the name of an application"))
     match action:
         case "application":
-            return _application(one, await _found(one, name))
+            return _application(one, found)
         case "diff":
-            return await _diff(one, await _found(one, name))
+            return await _diff(one, found)
         case "history":
-            return await _history(one, await _found(one, name))
+            return await _history(one, found)
 
 
 async def _all(source: Source) -> list[Application]:
@@ -145,14 +143,14 @@ async def _diff(source: Source, application: Application) -> ToolResult:
     found = await source.get(f"/api/v1/applications/{name}/managed-resources")
     lines, count = [], 0
     for one in found.get("items") or []:
-        live = json.loads(one.get("normalizedLiveState") or one.get("liveState") or "null")
-        wanted = json.loads(one.get("predictedLiveState") or one.get("targetState") or "null")
+        live = source.read(one.get("normalizedLiveState") or one.get("liveState") or "null")
+        wanted = source.read(one.get("predictedLiveState") or one.get("targetState") or "null")
         changed = _changed(live, wanted)
         if changed:
             count += 1
             lines.append(f"{_name(one)}:")
             lines += changed[:LINES]
-            lines += [f"… and {len(changed) - LINES} more"] if len(changed) > LINES else []
+            lines += left_out(changed, LINES)
     head = f"{name}: {count} objects differ (live → Git)"
     return answer(source, "\n".join([head, *lines]), {"objects": count})
 
@@ -197,26 +195,23 @@ async def _commit(source: Source, one: Application, deploy: Mapping[str, Any]) -
     reply, data = await source.reply("GET", path)
     if not reply.is_success:
         return "", ""
-    said = json.loads(data)
+    said = source.read(data)
     return said.get("author", ""), said.get("message", "").partition("\n")[0]
 
 
-async def changes(source: Source, span: Window) -> list[Change]:
+async def changes(source: Source, _span: Window) -> list[Change]:
     """Deployments, and syncs that failed."""
     found = []
     for one in await _all(source):
         name, status = one["metadata"]["name"], one.get("status", {})
         link = f"{source.settings.url.rstrip('/')}/applications/{name}"
         for each in status.get("history") or []:
-            at = parsed(each.get("deployedAt") or "")
-            if span.start <= at <= span.end:
-                what = f"application {name} was deployed at {revision(each)}"
-                found.append(Change(at, what, _who(each), link))
+            what = f"application {name} was deployed at {revision(each)}"
+            found.append(Change(parsed(each.get("deployedAt")), what, _who(each), link))
         operation = status.get("operationState") or {}
-        at = parsed(operation.get("finishedAt") or "")
-        if operation.get("phase") in ("Failed", "Error") and span.start <= at <= span.end:
-            said = shortened(operation.get("message", ""), 200)
-            found.append(Change(at, f"sync of {name} failed: {said}", "", link))
+        if operation.get("phase") in ("Failed", "Error"):
+            what = f"sync of {name} failed: {shortened(operation.get('message', ''), 200)}"
+            found.append(Change(parsed(operation.get("finishedAt")), what, "", link))
     return found
 
 

@@ -10,7 +10,7 @@ from msgspec import Meta
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, configured
+from hermes_agent.tools.sources.connection import ODD, Source, configured
 from hermes_agent.tools.sources.machine_changes import machine_changes
 from hermes_agent.tools.sources.registry import TYPES
 from hermes_agent.tools.sources.results import Change, answer, timeline
@@ -64,7 +64,8 @@ def _any(context: ToolContext) -> bool:
 async def _changes(context: ToolContext, source: Source | None, span: Window) -> list[Change]:
     if source is None:
         return await machine_changes(context, span)
-    return list(await TYPES[source.settings.kind].load().changes(source, span))
+    found = await TYPES[source.settings.kind].load().changes(source, span)
+    return [one for one in found if one.time in span]
 
 
 async def _asked(changes: Awaitable[list[Change]]) -> tuple[list[Change], str]:
@@ -76,6 +77,6 @@ async def _asked(changes: Awaitable[list[Change]]) -> tuple[list[Change], str]:
         return [], error.message
     except TimeoutError:
         return [], f"it took longer than {SECONDS:.0f} s"
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+    except ODD:
         log.info("a source answers oddly", exc_info=True)
         return [], "its answer does not have the expected form"

@@ -12,7 +12,7 @@ from hermes_agent.core.tools import ToolContext, tool
 from hermes_agent.tools.sources.log_patterns import LogEntry, find_patterns, lines_of
 from hermes_agent.tools.sources.machine import ask_machine
 from hermes_agent.tools.sources.results import answer, table
-from hermes_agent.tools.sources.times import Window, stamp, window
+from hermes_agent.tools.sources.times import Window, window
 
 LINES = 30_000
 """How many lines are read of a time, the newest ones."""
@@ -63,7 +63,7 @@ async def journal(
     if action == "lines":
         found, notes = await _read(context, span, unit, priority, text)
         shown = lines_of(found, limit) or "no lines"
-        head = f"{len(found)} lines, {stamp(span.start)} to {stamp(span.end)}"
+        head = f"{len(found)} lines, {span}"
         return answer("journal", f"{head}\n{shown}", {"lines": len(found)}, notes)
     found, notes = await _read(context, span, unit, priority, text, span.before)
     patterns = await find_patterns(found, span)

@@ -247,7 +247,7 @@ class LogPatterns:
         minutes = max(span.seconds / 60, 1 / 60)
         head = (
             f"{self.lines} lines ({self.lines / minutes:.3g} a minute) in {len(found)} patterns, "
-            f"{facts['errors']} lines of errors, {stamp(span.start)} to {stamp(span.end)}; "
+            f"{facts['errors']} lines of errors, {span}; "
         )
         head += (
             f"{facts['new']} patterns are new against {self.before} lines before"

@@ -11,7 +11,7 @@ from msgspec import Meta
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, pick, quoted
+from hermes_agent.tools.sources.connection import Source, pick, quoted, required
 from hermes_agent.tools.sources.log_patterns import (
     LEVELS,
     LogEntry,
@@ -21,8 +21,8 @@ from hermes_agent.tools.sources.log_patterns import (
     lines_of,
 )
 from hermes_agent.tools.sources.prometheus import labels
-from hermes_agent.tools.sources.results import Change, answer, number, plot, table
-from hermes_agent.tools.sources.times import Window, stamp, window
+from hermes_agent.tools.sources.results import Change, answer, left_out, number, plot, table
+from hermes_agent.tools.sources.times import Window, window
 
 LINES = 5_000
 """What Loki gives at once, unless it is configured otherwise."""
@@ -50,9 +50,8 @@ async def loki(
     one, span = pick(context, source, "loki"), window(since, until, context.clock())
     if action == "labels":
         return await _labels(one, query, span)
-    if not query.strip():
-        hint = 'LogQL such as {app="shop"} |= "error"; action \'labels\' shows the labels'
-        raise ToolError("`query` is empty", hint, "changed")
+    hint = 'LogQL such as {app="shop"} |= "error"; action \'labels\' shows the labels'
+    required(query, "query", hint)
     if action == "patterns":
         patterns, notes = await _patterns(one, query, span)
         return answer(one, patterns.report(limit), patterns.data, notes)
@@ -123,7 +122,7 @@ def _plots(source: Source, found: list[dict[str, Any]], span: Window, last: str)
         values = [float(value) for _, value in one["values"]]
         end = sum(values) if last == "lines" else values[-1]
         rows.append((labels(one["metric"]), plot(values), number(max(values)), number(end)))
-    head = f"{stamp(span.start)} to {stamp(span.end)}, a bar per {span.step()} s"
+    head = f"{span}, a bar per {span.step()} s"
     text = f"{head}\n{table(('series', 'plot', 'max', last), rows)}" if rows else "no series"
     return answer(source, text, {"series": len(rows)})
 
@@ -131,8 +130,7 @@ def _plots(source: Source, found: list[dict[str, Any]], span: Window, last: str)
 async def _labels(source: Source, name: str, span: Window) -> ToolResult:
     path = f"label/{quote(name, safe='')}/values" if name else "labels"
     found = await _ask(source, path, span)
-    more = f"\n… and {len(found) - VALUES} more" if len(found) > VALUES else ""
-    text = "\n".join(found[:VALUES]) + more
+    text = "\n".join([*found[:VALUES], *left_out(found, VALUES)])
     return answer(source, text or "none", {"values": len(found)})
 
 

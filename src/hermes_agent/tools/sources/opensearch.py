@@ -13,7 +13,7 @@ from msgspec import Meta
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, pick, quoted
+from hermes_agent.tools.sources.connection import Source, pick, quoted, required
 from hermes_agent.tools.sources.log_patterns import (
     LEVELS,
     LogEntry,
@@ -71,7 +71,7 @@ async def opensearch(
     found = await _search(one, place, _body(time, query, span, limit))
     count = found["hits"]["total"]["value"]
     lines = lines_of(_entries(found, time), limit)
-    head = f"{count} lines, {stamp(span.start)} to {stamp(span.end)}"
+    head = f"{count} lines, {span}"
     notes = [] if count else [await _reaches(one, place, time, query)]
     return answer(one, f"{head}\n{lines}" if lines else head, {"lines": count}, notes)
 
@@ -90,8 +90,7 @@ async def _reaches(source: Source, index: str, time: str, query: str) -> str:
 async def _values(
     source: Source, index: str, time: str, field: str, body: dict[str, Any], limit: int
 ) -> ToolResult:
-    if not field:
-        raise ToolError("`field` is empty", "action fields lists them", "changed")
+    required(field, "field", "action fields lists them")
     known = await _caps(source, index, (field, f"{field}.keyword"))
     exact = f"{field}.keyword" if f"{field}.keyword" in known else field
     body["aggs"] = {"values": {"terms": {"field": exact, "size": limit}}}
@@ -209,7 +208,7 @@ async def _histogram(
     buckets = found.get("aggregations", {}).get("times", {}).get("buckets", [])
     counts = [one["doc_count"] for one in buckets]
     total = found["hits"]["total"]["value"]
-    text = f"{total} lines, {stamp(span.start)} to {stamp(span.end)}, a bar per {step} s"
+    text = f"{total} lines, {span}, a bar per {step} s"
     if counts:
         top = max(buckets, key=lambda one: one["doc_count"])
         text += f"\n{plot(counts)} at most {top['doc_count']}, at {stamp(top['key'] / 1000)}"

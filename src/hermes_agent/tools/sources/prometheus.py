@@ -9,12 +9,12 @@ from typing import Any, Literal
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, pick, quoted
-from hermes_agent.tools.sources.results import Change, answer, number, plot, table
+from hermes_agent.tools.sources.connection import Source, pick, quoted, required
+from hermes_agent.tools.sources.results import Change, answer, left_out, number, plot, table
 from hermes_agent.tools.sources.times import Window, moment, parsed, stamp, window
 
-SERIES = 20
-"""How many series are shown."""
+SERIES, NAMES = 20, 200
+"""How many series, and names of metrics, are shown."""
 CHANGED = 3.0
 """A series changed when its mean moved by this many of its usual deviations."""
 
@@ -33,24 +33,17 @@ async def prometheus(
     series of `query` (a selector) moved since then, against the time before."""
     one, now = pick(context, source, "prometheus"), context.clock()
     match action:
-        case "query":
-            return await _query(one, _needed(query), moment(until, now))
-        case "range":
-            return await _range(one, _needed(query), window(since, until, now))
-        case "changed":
-            return await _changed(one, _needed(query), window(since, until, now))
         case "alerts":
             return await _alerts(one)
         case "targets":
             return await _targets(one)
         case "metrics":
             return await _metrics(one, query)
-
-
-def _needed(query: str) -> str:
-    if not query.strip():
-        raise ToolError("`query` is empty", "give it PromQL, such as up == 0", "changed")
-    return query
+    required(query, "query", "give it PromQL, such as up == 0")
+    if action == "query":
+        return await _query(one, query, moment(until, now))
+    ask = _range if action == "range" else _changed
+    return await ask(one, query, window(since, until, now))
 
 
 async def _ask(source: Source, path: str, **params: Any) -> Any:
@@ -99,7 +92,7 @@ async def _range(source: Source, query: str, span: Window) -> ToolResult:
         if (real := [one for one in values if not math.isnan(one)])
     ]
     text = table(("series", "plot", "min", "max", "last"), rows, SERIES)
-    head = f"{stamp(span.start)} to {stamp(span.end)}, a bar per {span.step()} s"
+    head = f"{span}, a bar per {span.step()} s"
     return answer(source, f"{head}\n{text}", {"series": len(found)})
 
 
@@ -141,7 +134,7 @@ async def _alerts(source: Source) -> ToolResult:
     found.sort(key=lambda one: one["state"] != "firing")
     rows = [
         (one["state"], one["labels"].get("alertname", ""), labels(one["labels"], "alertname"),
-         stamp(parsed(one.get("activeAt", ""))), one.get("annotations", {}).get("summary", ""))
+         stamp(parsed(one.get("activeAt"))), one.get("annotations", {}).get("summary", ""))
         for one in found
     ]  # fmt: skip
     text = table(("state", "alert", "labels", "since", "summary"), rows) if rows else "no alerts"
@@ -163,9 +156,8 @@ async def _targets(source: Source) -> ToolResult:
 
 async def _metrics(source: Source, part: str) -> ToolResult:
     names = [name for name in await _ask(source, "label/__name__/values") if part in name]
-    shown = "\n".join(names[:200])
-    more = f"\n… and {len(names) - 200} more" if len(names) > 200 else ""
-    return answer(source, shown + more or "no metric matches", {"metrics": len(names)})
+    text = "\n".join([*names[:NAMES], *left_out(names, NAMES)])
+    return answer(source, text or "no metric matches", {"metrics": len(names)})
 
 
 def labels(metric: Mapping[str, str], *without: str) -> str:
@@ -179,9 +171,8 @@ def labels(metric: Mapping[str, str], *without: str) -> str:
 async def changes(source: Source, span: Window) -> list[Change]:
     """Alerts that began to fire, and targets that went down."""
     found = [
-        Change(at, f"alert began: {labels(one['labels'])}")
+        Change(parsed(one.get("activeAt")), f"alert began: {labels(one['labels'])}")
         for one in (await _ask(source, "alerts"))["alerts"]
-        if span.start <= (at := parsed(one.get("activeAt", ""))) <= span.end
     ]
     for name, values in await _series(source, "up", span):
         for at, (old, new) in enumerate(pairwise(values), 1):

@@ -2,7 +2,7 @@
 addresses."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 HIDDEN = "(not shown)"
@@ -43,8 +43,3 @@ def without_secrets(value: Any) -> Any:
 def text_without_secrets(text: str) -> str:
     text = _BLOCK.sub(HIDDEN, _ADDRESS.sub(rf"\1:{HIDDEN}@", text))
     return _LINE.sub(lambda one: one[1] + HIDDEN if sounds_secret(one[2]) else one[0], text)
-
-
-def variables_without_secrets(variables: Iterable[str]) -> list[str]:
-    """Of `NAME=value`."""
-    return [text_without_secrets(one) for one in variables]

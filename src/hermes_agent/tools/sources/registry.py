@@ -1,6 +1,6 @@
 """The kinds of sources as a table. A kind's module is imported when it is first used; it has
 `verify(source)`, which says in a few words that the source answers, and `changes(source, window)`,
-which finds what became different in that time."""
+which finds what became different; what lies outside of that time is left out afterwards."""
 
 from collections.abc import Mapping
 from importlib import import_module

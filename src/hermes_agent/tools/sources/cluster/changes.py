@@ -19,7 +19,7 @@ from hermes_agent.tools.sources.cluster.problems import (
     said,
 )
 from hermes_agent.tools.sources.cluster.workloads import REVISION, differences, images
-from hermes_agent.tools.sources.connection import Source
+from hermes_agent.tools.sources.connection import Source, attempted
 from hermes_agent.tools.sources.results import Change
 from hermes_agent.tools.sources.times import Window, parsed
 
@@ -51,8 +51,8 @@ async def find_changes(source: Source, span: Window) -> list[Change]:
 
 
 def _inside(span: Window, text: str | None) -> float:
-    at = parsed(text or "")
-    return at if span.start <= at <= span.end else 0.0
+    at = parsed(text)
+    return at if at in span else 0.0
 
 
 def _rollouts(sets: Sequence[Object], span: Window) -> Iterator[Change]:
@@ -120,7 +120,7 @@ def touched(fields: dict[str, Any], depth: int = 3) -> list[str]:
 def _events(events: Sequence[Object], span: Window) -> list[Change]:
     chosen = [
         one for one in events
-        if span.start <= event_time(one) <= span.end
+        if event_time(one) in span
         and (one.get("type") == "Warning" or one.get("reason") in TOLD)
     ]  # fmt: skip
     return [
@@ -136,12 +136,8 @@ def _events(events: Sequence[Object], span: Window) -> list[Change]:
 
 
 async def _nodes(api: ClusterApi, span: Window) -> list[Change]:
-    try:
-        nodes = await api.items("nodes")
-    except ToolError:
-        return []  # not everyone may see them
-    found = []
-    for node in nodes:
+    nodes, found = await attempted(api.items("nodes")), []
+    for node in [] if isinstance(nodes, ToolError) else nodes:  # not everyone may see them
         for one in node.get("status", {}).get("conditions") or []:
             at = _inside(span, one.get("lastTransitionTime"))
             if at and (one["type"] == "Ready" or one["status"] != "False"):

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.format import shortened
@@ -26,11 +25,13 @@ from hermes_agent.tools.sources.cluster.problems import (
     stuck,
     workload_problems,
 )
+from hermes_agent.tools.sources.connection import attempted
 from hermes_agent.tools.sources.redaction import text_without_secrets
-from hermes_agent.tools.sources.results import answer
+from hermes_agent.tools.sources.results import answer, left_out
 
 WARNINGS, LISTED, CRASHES, LAST_LINES = 15, 25, 4, 8
 EVENT_SECONDS = 3600.0
+Problems = Callable[[Object, float], Sequence[str]]
 KINDS = (
     "pods", "deployments", "statefulsets", "daemonsets", "jobs", "persistentvolumeclaims",
     "services", "endpoints", "ingresses", "resourcequotas",
@@ -46,34 +47,30 @@ async def overview(api: ClusterApi, namespace: str, now: float) -> ToolResult:
     every = dict(zip(KINDS, lists, strict=True))
     flux, more = await flux_objects(api, namespace)
     classes = await ingress_classes(api, every["ingresses"])
-    pods = _pods(every["pods"], events, now)
+    claims, quotas = every["persistentvolumeclaims"], every["resourcequotas"]
     sections = [
-        ("nodes", len(wide["nodes"]), _lines(wide["nodes"], node_problems, now)),
-        ("pods", len(every["pods"]), pods),
+        ("nodes", wide["nodes"], _lines(wide["nodes"], node_problems, now)),
+        ("pods", every["pods"], _pods(every["pods"], events, now)),
         *(
-            (kind, len(every[kind]), _lines(every[kind], workload_problems, now))
+            (kind, every[kind], _lines(every[kind], workload_problems, now))
             for kind in ("deployments", "statefulsets", "daemonsets", "jobs")
         ),
-        ("services", len(every["services"]), _services(every)),
-        ("ingresses", len(every["ingresses"]), _ingresses(every, classes)),
-        (
-            "persistentvolumeclaims",
-            len(every["persistentvolumeclaims"]),
-            _claims(every["persistentvolumeclaims"], events, now),
-        ),
-        ("resourcequotas", len(every["resourcequotas"]), _quotas(every["resourcequotas"])),
-        ("namespaces", len(wide["namespaces"]), _lines(wide["namespaces"], stuck, now)),
-        ("Flux objects", len(flux), [line for one in flux for line in flux_problems(one, now)]),
+        ("services", every["services"], _services(every)),
+        ("ingresses", every["ingresses"], _ingresses(every, classes)),
+        ("persistentvolumeclaims", claims, _claims(claims, events, now)),
+        ("resourcequotas", quotas, _quotas(quotas)),
+        ("namespaces", wide["namespaces"], _lines(wide["namespaces"], stuck, now)),
+        ("Flux objects", flux, [line for one in flux for line in flux_problems(one, now)]),
     ]
     where = f"namespace {namespace}" if namespace else "all namespaces"
     bad = [(name, lines) for name, _, lines in sections if lines]
     counts = {name: sum(one.startswith("- ") for one in lines) for name, lines in bad}
-    well = [f"{count} {name}" for name, count, lines in sections if count and not lines]
+    well = [f"{len(some)} {name}" for name, some, lines in sections if some and not lines]
     told = ", ".join(f"{count} {name} in trouble" for name, count in counts.items())
     text = [f"{where}: {told or 'no problem found'}"]
     for name, lines in bad:
         text += ["", f"{name}:", *lines[:LISTED]]
-        text += [f"… and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
+        text += left_out(lines, LISTED)
     text += await _last_words(api, every["pods"], now)
     text += _warning_lines(events, now)
     text += ["", f"nothing wrong with: {', '.join(well)}"] if well else []
@@ -82,28 +79,23 @@ async def overview(api: ClusterApi, namespace: str, now: float) -> ToolResult:
 
 async def _wide(api: ClusterApi, namespace: str) -> tuple[dict[str, list[Object]], list[str]]:
     """Nodes and namespaces; not everyone may see them."""
+    chosen = f"metadata.name={namespace}" if namespace else ""
     try:
         nodes, spaces = await asyncio.gather(
-            api.items("nodes"),
-            api.items("namespaces", **_named(namespace)),
+            api.items("nodes"), api.items("namespaces", fieldSelector=chosen)
         )
     except ToolError as error:
         return {"nodes": [], "namespaces": []}, [error.message]
     return {"nodes": nodes, "namespaces": spaces}, []
 
 
-def _named(namespace: str) -> dict[str, str]:
-    return {"fieldSelector": f"metadata.name={namespace}"} if namespace else {}
-
-
 async def _warnings(api: ClusterApi, namespace: str) -> list[Object]:
-    try:
-        return await api.items("events", namespace, fieldSelector="type=Warning")
-    except ToolError:
-        return []  # told with the other kinds
+    found = await attempted(api.items("events", namespace, fieldSelector="type=Warning"))
+    return [] if isinstance(found, ToolError) else found  # told with the other kinds
 
 
-def _lines(objects: Sequence[Object], problems: Any, now: float) -> list[str]:
+def _lines(objects: Sequence[Object], problems: Problems, now: float) -> list[str]:
+    """A line for each object with a problem."""
     return [
         f"- {full_name(one)}: {'; '.join(texts)}"
         for one in objects
@@ -156,10 +148,8 @@ async def ingress_classes(api: ClusterApi, ingresses: Sequence[Object]) -> list[
     """The classes that are there, if any is wanted by name and they can be seen."""
     if not any(one["spec"].get("ingressClassName") for one in ingresses):
         return None
-    try:
-        return [full_name(one) for one in await api.items("ingressclasses")]
-    except ToolError:
-        return None  # not everyone may see them
+    found = await attempted(api.items("ingressclasses"))
+    return None if isinstance(found, ToolError) else [full_name(one) for one in found]
 
 
 def _ingresses(every: dict[str, list[Object]], classes: Sequence[str] | None) -> list[str]:

@@ -1,7 +1,6 @@
 """Logs of a workload's pods, the history of its rollouts, and what its pods use."""
 
 import asyncio
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
-from hermes_agent.tools.sources.cluster.client import KINDS, LOG_GONE, ClusterApi, Object
+from hermes_agent.tools.sources.cluster.client import KINDS, LOG_GONE, ClusterApi, Object, message
 from hermes_agent.tools.sources.cluster.objects import matcher, pods_of, references
 from hermes_agent.tools.sources.cluster.problems import ago, full_name
 from hermes_agent.tools.sources.redaction import (
@@ -118,10 +117,7 @@ async def _log(
         sinceTime="" if previous else iso(span.start),
     )
     if status >= 300:
-        try:
-            return "", str(json.loads(text)["message"])
-        except (ValueError, KeyError, TypeError):
-            return "", f"the cluster answers {status}"
+        return "", message(text) or f"the cluster answers {status}"
     if text.startswith(LOG_GONE):
         return "", "its node has removed that log"
     end = iso(span.end)
@@ -244,7 +240,7 @@ def last_change(one: Object) -> tuple[float, str]:
         if each.get("subresource") != "status" and each.get("time")
     ]  # fmt: skip
     if not fields:
-        return parsed(one["metadata"].get("creationTimestamp", "")), "?"
+        return parsed(one["metadata"].get("creationTimestamp")), "?"
     last = max(fields, key=lambda each: parsed(each["time"]))
     return parsed(last["time"]), str(last.get("manager", "?"))
 
@@ -272,7 +268,7 @@ async def top(api: ClusterApi, kind: str, namespace: str, limit: int) -> ToolRes
         )  # fmt: skip
     if status >= 300:
         raise ToolError(f"the cluster does not show its metrics ({status})", retry="never")
-    measured = json.loads(text)["items"]
+    measured = api.source.read(text)["items"]
     known = {full_name(one): one for one in await api.items(what, namespace)}
     rows = []
     for one in measured:
