@@ -6,6 +6,7 @@ from collections.abc import Awaitable
 from typing import Annotated
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.tool_results import ToolResult
@@ -44,12 +45,10 @@ async def what_changed(
     answers = await asyncio.gather(
         *(_asked(_changes(context, known.get(name), span)) for name in names)
     )
-    found = [
-        Change(change.time, f"{name}: {change.what}", change.who, change.link)
-        for name, (changes, _) in zip(names, answers, strict=True)
-        for change in changes
-    ]
     both = list(zip(names, answers, strict=True))
+    found = [
+        replace(one, what=f"{name}: {one.what}") for name, (changes, _) in both for one in changes
+    ]
     notes = [f"{name} was not searched: {why}" for name, (_, why) in both if why]
     quiet = [name for name, (changes, why) in both if not changes and not why]
     notes += [f"nothing in: {', '.join(quiet)}"] if quiet else []

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeVar
+from urllib.parse import SplitResult, urlsplit
 
 import httpx
 from msgspec import Struct
@@ -127,11 +128,22 @@ class Source(Struct, frozen=True):
 
         return SECRET_REFERENCE.sub(value, reference)
 
-    def check_reach(self, address: str = "") -> None:
+    def check_reach(self) -> None:
         """For what does not go over HTTP: refuse a host that a rule denies."""
         host = self.settings.destination
-        if host and not self.reach(host, address or host, False):
+        if host and not self.reach(host, host, False):
             raise ToolError(f"a rule denies connections to {host!r}", retry="never")
+
+    def parts(self) -> SplitResult:
+        """Of the address, for what does not go over HTTP."""
+        try:
+            found = urlsplit(self.settings.url)
+            _ = found.port
+        except ValueError as error:
+            raise ToolError(
+                f"{self.label} has an invalid address: {error}", retry="never"
+            ) from None
+        return found
 
     @property
     def label(self) -> str:

@@ -19,6 +19,7 @@ from hermes_agent.tools.sources.log_patterns import (
     entry,
     find_patterns,
     lines_of,
+    spread,
 )
 from hermes_agent.tools.sources.prometheus import labels
 from hermes_agent.tools.sources.results import Change, answer, left_out, number, plot, table
@@ -26,8 +27,6 @@ from hermes_agent.tools.sources.times import Window, window
 
 LINES = 5_000
 """What Loki gives at once, unless it is configured otherwise."""
-PARTS = 4
-"""Into how many parts a time is cut, so that the lines that are read are spread over it."""
 VALUES = 200
 _PLACES = ("pod", "service_name", "app", "container", "job", "filename", "host")
 _LEVELS = ("level", "detected_level", "severity")
@@ -92,7 +91,7 @@ def _entries(streams: list[dict[str, Any]]) -> list[LogEntry]:
 
 
 async def _patterns(source: Source, query: str, span: Window) -> tuple[LogPatterns, list[str]]:
-    times = [*span.before.parts(PARTS), *span.parts(PARTS)]
+    times = spread(span)
     answers = await asyncio.gather(*(_range(source, query, one) for one in times))
     if any(one["resultType"] != "streams" for one in answers):
         hint = "leave out rate(), count_over_time() and sum()"

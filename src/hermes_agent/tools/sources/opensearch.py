@@ -21,13 +21,12 @@ from hermes_agent.tools.sources.log_patterns import (
     entry,
     find_patterns,
     lines_of,
+    spread,
 )
 from hermes_agent.tools.sources.results import Change, answer, plot, size, table
 from hermes_agent.tools.sources.times import Window, epoch, stamp, window
 
 LINES, INDEXES, GAPS = 5_000, 40, 5
-PARTS = 4
-"""Into how many parts a time is cut, so that the lines that are read are spread over it."""
 _TIMES = ("@timestamp", "timestamp", "time", "date")
 _MESSAGES = ("message", "msg", "log", "body", "event.original", "error.message")
 _LEVELS = ("log.level", "level", "severity", "severity_text", "severityText")
@@ -182,14 +181,14 @@ async def _patterns(
     source: Source, index: str, field: str, query: str, span: Window
 ) -> tuple[LogPatterns, list[str]]:
     roots = {name.partition(".")[0] for name in (*_MESSAGES, *_LEVELS, *_PLACES)}
-    times = [*span.before.parts(PARTS), *span.parts(PARTS)]
+    times = spread(span)
     answers = await asyncio.gather(
         *(
             _search(source, index, _body(field, query, one, LINES, _source=[field, *sorted(roots)]))
             for one in times
         )
     )
-    there = sum(one["hits"]["total"]["value"] for one in answers[PARTS:])
+    there = sum(one["hits"]["total"]["value"] for one in answers[len(times) // 2 :])
     entries = chain.from_iterable(_entries(one, field) for one in answers)
     patterns = await find_patterns(entries, span)
     note = f"{patterns.lines} of {there} lines were read, spread over the time"

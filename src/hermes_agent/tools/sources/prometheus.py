@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from statistics import fmean
 from typing import Any, Literal
 
 from hermes_agent.core.errors import ToolError
@@ -89,7 +90,7 @@ async def _range(source: Source, query: str, span: Window) -> ToolResult:
     rows = [
         (name, plot(values), number(min(real)), number(max(real)), number(real[-1]))
         for name, values in found
-        if (real := [one for one in values if not math.isnan(one)])
+        if (real := _real(values))
     ]
     text = table(("series", "plot", "min", "max", "last"), rows, SERIES)
     head = f"{span}, a bar per {span.step()} s"
@@ -98,11 +99,10 @@ async def _range(source: Source, query: str, span: Window) -> ToolResult:
 
 def moved(before: Sequence[float], after: Sequence[float]) -> float:
     """By how many of its usual deviations a series moved; infinite for a flat one."""
-    old = [one for one in before if not math.isnan(one)]
-    new = [one for one in after if not math.isnan(one)]
+    old, new = _real(before), _real(after)
     if not old or not new:
         return 0.0 if not old and not new else math.inf
-    mean, latest = sum(old) / len(old), sum(new) / len(new)
+    mean, latest = fmean(old), fmean(new)
     spread = math.sqrt(sum((one - mean) ** 2 for one in old) / len(old))
     least = abs(mean) * 0.01 or 1e-9
     return abs(latest - mean) / max(spread, least)
@@ -125,8 +125,11 @@ async def _changed(source: Source, query: str, span: Window) -> ToolResult:
 
 
 def _mean(values: Sequence[float]) -> str:
-    real = [one for one in values if not math.isnan(one)]
-    return number(sum(real) / len(real)) if real else "absent"
+    return number(fmean(real)) if (real := _real(values)) else "absent"
+
+
+def _real(values: Sequence[float]) -> list[float]:
+    return [one for one in values if not math.isnan(one)]
 
 
 async def _alerts(source: Source) -> ToolResult:

@@ -21,6 +21,7 @@ from hermes_agent.tools.sources.cluster.overview import ingress_classes, last_wo
 from hermes_agent.tools.sources.cluster.problems import (
     ago,
     claim_problems,
+    container_specs,
     crashed_container,
     event_time,
     full_name,
@@ -346,7 +347,7 @@ def references(spec: Mapping[str, Any]) -> set[tuple[str, str]]:
         ):
             if part in volume:
                 found.add((kind, volume[part].get(key) or volume[part].get("name", "")))
-    for container in [*(spec.get("initContainers") or []), *spec.get("containers", [])]:
+    for container in container_specs(spec):
         whole = container.get("envFrom") or []
         single = [one.get("valueFrom") or {} for one in container.get("env") or []]
         for one in [*whole, *single]:

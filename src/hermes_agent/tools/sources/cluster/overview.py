@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.format import shortened
@@ -32,6 +32,8 @@ from hermes_agent.tools.sources.results import answer, left_out
 WARNINGS, LISTED, CRASHES, LAST_LINES = 15, 25, 4, 8
 EVENT_SECONDS = 3600.0
 Problems = Callable[[Object, float], Sequence[str]]
+LastEvents = Mapping[str | None, Object]
+"""By the uid of the object that they are about."""
 KINDS = (
     "pods", "deployments", "statefulsets", "daemonsets", "jobs", "persistentvolumeclaims",
     "services", "endpoints", "ingresses", "resourcequotas",
@@ -46,18 +48,21 @@ async def overview(api: ClusterApi, namespace: str, now: float) -> ToolResult:
     )
     every = dict(zip(KINDS, lists, strict=True))
     flux, more = await flux_objects(api, namespace)
-    classes = await ingress_classes(api, every["ingresses"])
+    pods, services, ways = every["pods"], every["services"], every["ingresses"]
     claims, quotas = every["persistentvolumeclaims"], every["resourcequotas"]
+    classes = await ingress_classes(api, ways)
+    ends = {full_name(one): one for one in every["endpoints"]}
+    last = {one["involvedObject"].get("uid"): one for one in sorted(events, key=event_time)}
     sections = [
         ("nodes", wide["nodes"], _lines(wide["nodes"], node_problems, now)),
-        ("pods", every["pods"], _pods(every["pods"], events, now)),
+        ("pods", pods, _pods(pods, last, now)),
         *(
             (kind, every[kind], _lines(every[kind], workload_problems, now))
             for kind in ("deployments", "statefulsets", "daemonsets", "jobs")
         ),
-        ("services", every["services"], _services(every)),
-        ("ingresses", every["ingresses"], _ingresses(every, classes)),
-        ("persistentvolumeclaims", claims, _claims(claims, events, now)),
+        ("services", services, _each(services, lambda one: service_problems(one, ends, pods))),
+        ("ingresses", ways, _each(ways, lambda one: ingress_problems(one, services, classes))),
+        ("persistentvolumeclaims", claims, _claims(claims, last, now)),
         ("resourcequotas", quotas, _quotas(quotas)),
         ("namespaces", wide["namespaces"], _lines(wide["namespaces"], stuck, now)),
         ("Flux objects", flux, [line for one in flux for line in flux_problems(one, now)]),
@@ -71,7 +76,7 @@ async def overview(api: ClusterApi, namespace: str, now: float) -> ToolResult:
     for name, lines in bad:
         text += ["", f"{name}:", *lines[:LISTED]]
         text += left_out(lines, LISTED)
-    text += await _last_words(api, every["pods"], now)
+    text += await _last_words(api, pods, now)
     text += _warning_lines(events, now)
     text += ["", f"nothing wrong with: {', '.join(well)}"] if well else []
     return answer(api.source, "\n".join(text), counts, [*notes, *denied, *more])
@@ -103,11 +108,13 @@ def _lines(objects: Sequence[Object], problems: Problems, now: float) -> list[st
     ]
 
 
-def _pods(pods: Sequence[Object], events: Sequence[Object], now: float) -> list[str]:
+def _each(objects: Sequence[Object], problems: Callable[[Object], list[str]]) -> list[str]:
+    """A line for each problem."""
+    return [f"- {full_name(one)}: {text}" for one in objects for text in problems(one)]
+
+
+def _pods(pods: Sequence[Object], last: LastEvents, now: float) -> list[str]:
     """Those with a problem; pods of one owner with the same problem are one line."""
-    warned: dict[str, Object] = {}
-    for event in sorted(events, key=event_time):
-        warned[event["involvedObject"].get("uid", "")] = event
     alike: dict[tuple[object, ...], list[tuple[Object, str]]] = defaultdict(list)
     for pod in pods:
         problems = pod_problems(pod, now)
@@ -122,26 +129,17 @@ def _pods(pods: Sequence[Object], events: Sequence[Object], now: float) -> list[
         about = ", ".join(part for part in (owned_by(pod), _place(pod)) if part)
         more = f" and {len(some) - 1} more like it" if len(some) > 1 else ""
         lines.append(f"- {full_name(pod)}{more} ({about}): {text}")
-        last = warned.get(pod["metadata"].get("uid", ""))
-        message = (last or {}).get("message") or ""
-        if last is not None and message not in text:
-            when = f"event {ago(now - event_time(last))}"
-            lines.append(f"    {when}: {last.get('reason')}: {shortened(message, 400)}")
+        event = last.get(pod["metadata"]["uid"], {})
+        message = event.get("message") or ""
+        if event and message not in text:
+            when = f"event {ago(now - event_time(event))}"
+            lines.append(f"    {when}: {event.get('reason')}: {shortened(message, 400)}")
     return lines
 
 
 def _place(pod: Object) -> str:
     node = pod["spec"].get("nodeName")
     return f"node {node}" if node else "no node"
-
-
-def _services(every: dict[str, list[Object]]) -> list[str]:
-    endpoints = {full_name(one): one for one in every["endpoints"]}
-    return [
-        f"- {full_name(one)}: {text}"
-        for one in every["services"]
-        for text in service_problems(one, endpoints, every["pods"])
-    ]
 
 
 async def ingress_classes(api: ClusterApi, ingresses: Sequence[Object]) -> list[str] | None:
@@ -152,25 +150,13 @@ async def ingress_classes(api: ClusterApi, ingresses: Sequence[Object]) -> list[
     return None if isinstance(found, ToolError) else [full_name(one) for one in found]
 
 
-def _ingresses(every: dict[str, list[Object]], classes: Sequence[str] | None) -> list[str]:
-    return [
-        f"- {full_name(one)}: {text}"
-        for one in every["ingresses"]
-        for text in ingress_problems(one, every["services"], classes)
-    ]
-
-
-def _claims(claims: Sequence[Object], events: Sequence[Object], now: float) -> list[str]:
+def _claims(claims: Sequence[Object], last: LastEvents, now: float) -> list[str]:
     lines = []
     for one in claims:
         if texts := claim_problems(one, now):
-            why = [
-                event.get("message", "")
-                for event in sorted(events, key=event_time)
-                if event["involvedObject"].get("uid") == one["metadata"]["uid"]
-            ]
-            more = [f"    event: {shortened(why[-1], 400)}"] if why else []
-            lines += [f"- {full_name(one)}: {'; '.join(texts)}", *more]
+            lines.append(f"- {full_name(one)}: {'; '.join(texts)}")
+            if event := last.get(one["metadata"]["uid"]):
+                lines.append(f"    event: {shortened(event.get('message') or '', 400)}")
     return lines
 
 

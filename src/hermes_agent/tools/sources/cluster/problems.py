@@ -60,6 +60,11 @@ def said(one: Mapping[str, Any]) -> str:
 # --- pods
 
 
+def container_specs(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Of a pod: those that start it, then those that run."""
+    return [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
+
+
 def containers(pod: Object) -> list[tuple[Mapping[str, Any], Mapping[str, Any], str]]:
     """Each container's spec, its status (empty if there is none yet), and what to call it."""
     spec, status = pod["spec"], pod.get("status", {})

@@ -10,7 +10,7 @@ from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.tools.sources.cluster.client import KINDS, LOG_GONE, ClusterApi, Object, message
 from hermes_agent.tools.sources.cluster.objects import matcher, pods_of, references
-from hermes_agent.tools.sources.cluster.problems import ago, full_name
+from hermes_agent.tools.sources.cluster.problems import ago, container_specs, full_name
 from hermes_agent.tools.sources.redaction import (
     HIDDEN,
     sounds_secret,
@@ -62,7 +62,7 @@ async def logs(
     wanted = [
         (pod, one["name"])
         for pod in pods[:PODS]
-        for one in [*(pod["spec"].get("initContainers") or []), *pod["spec"]["containers"]]
+        for one in container_specs(pod["spec"])
         if not container or one["name"] == container
     ]
     if not wanted:
@@ -174,11 +174,7 @@ async def revisions_of(api: ClusterApi, one: Object) -> list[tuple[int, Object, 
 
 
 def images(template: Mapping[str, Any]) -> list[str]:
-    spec = template.get("spec", {})
-    return [
-        str(one.get("image"))
-        for one in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
-    ]
+    return [str(one.get("image")) for one in container_specs(template.get("spec", {}))]
 
 
 def flattened(value: Any, path: str = "") -> Iterator[tuple[str, str]]:

@@ -152,18 +152,16 @@ async def _connected(source: Source) -> AsyncIterator[Run]:
 
     source.check_reach()
     settings = source.settings
-    found = re.fullmatch(r"mysql://[^/]*?(?::(\d+))?(?:/([^?]*))?(\?.*tls.*)?", settings.url)
-    port, database, secure = found.groups() if found else (None, None, None)
-    host, seconds = host_of(settings.url), settings.timeout_seconds
-    options: dict[str, Any] = {"database": database} if database else {}
-    if secure or settings.ca_file:
-        options["ssl"] = tls(settings.ca_file)
+    parts, seconds = source.parts(), settings.timeout_seconds
+    secure = settings.ca_file or re.search("tls|ssl", parts.query)
 
     def connect() -> Any:
         return pymysql.connect(
-            host=host, port=int(port or 3306), user=settings.user or None,
+            host=host_of(settings.url), port=parts.port or 3306, user=settings.user or None,
+            database=parts.path.strip("/") or None,
+            ssl=tls(settings.ca_file) if secure else None,
             password=source.secret(settings.password), connect_timeout=max(1, int(seconds)),
-            read_timeout=seconds, write_timeout=seconds, charset="utf8mb4", **options,
+            read_timeout=seconds, write_timeout=seconds, charset="utf8mb4",
         )  # fmt: skip
 
     try:

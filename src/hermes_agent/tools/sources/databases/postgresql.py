@@ -184,7 +184,9 @@ async def _connected(source: Source) -> AsyncIterator[Run]:
         )
     except psycopg.Error as error:
         hint = "" if settings.user else f"`hermes config set sources.{source.name}.user NAME`"
-        raise ToolError(f"cannot reach {source.label}: {_said(error)}", hint, "same") from None
+        raise ToolError(
+            f"cannot reach {source.label}: {quoted(str(error))}", hint, "same"
+        ) from None
 
     async def run(statement: str) -> Rows:
         try:
@@ -198,15 +200,11 @@ async def _connected(source: Source) -> AsyncIterator[Run]:
                             break
                 return Rows([column.name for column in cursor.description or ()], kept.rows)
         except psycopg.Error as error:
-            raise ToolError(f"PostgreSQL answers: {_said(error)}", retry="changed") from None
+            raise ToolError(f"PostgreSQL answers: {quoted(str(error))}", retry="changed") from None
 
     async with connection:
         await connection.set_read_only(True)
         yield run
-
-
-def _said(error: Any) -> str:
-    return quoted(str(error))
 
 
 async def changes(source: Source, _span: Window) -> list[Change]:

@@ -144,14 +144,13 @@ async def _connected(source: Source) -> AsyncIterator[Any]:
     """Asks one command after the other."""
     source.check_reach()
     settings = source.settings
-    found = re.fullmatch(r"(rediss?)://[^/]*?(?::(\d+))?(?:/(\d*))?", settings.url)
-    scheme, port, database = found.groups() if found else ("redis", None, None)
-    context = tls(settings.ca_file) if scheme == "rediss" else None
+    parts, database = source.parts(), source.parts().path.strip("/")
+    context = tls(settings.ca_file) if parts.scheme == "rediss" else None
     writer = None
     try:
         async with asyncio.timeout(settings.timeout_seconds):
             reader, writer = await asyncio.open_connection(
-                host_of(settings.url), int(port or 6379), ssl=context
+                host_of(settings.url), parts.port or 6379, ssl=context
             )
 
             async def ask(*words: str) -> Any:
