@@ -10,8 +10,7 @@ import pytest
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceKind, SourceSettings
 from hermes_agent.tools.sources.changes import what_changed
-from hermes_agent.tools.sources.connection import configured
-from hermes_agent.tools.sources.git_hosts.tool import git_host, open_pull_request, verify
+from hermes_agent.tools.sources.git_hosts.tool import git_host, open_pull_request
 from hermes_agent.tools.sources.times import parsed
 from tests.support.recorded_wire import answering
 from tests.support.sources import Observer
@@ -257,8 +256,7 @@ async def test_after_a_crash_an_opened_pull_request_is_found(
 
 
 async def test_the_host_says_who_it_takes_us_for(server: GitServer, observer: Observer) -> None:
-    [source] = configured(observer.context(), ["github", "gitlab", "gitea"])
-    said = await verify(source)
+    said = await observer.verify()
     assert said == ("answers; Gitea 1.25.1" if server.kind == "gitea" else "answers, as alice")
 
 

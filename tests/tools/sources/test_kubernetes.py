@@ -27,8 +27,7 @@ from hermes_agent.core.tools import Tool
 from hermes_agent.tools.sources.changes import what_changed
 from hermes_agent.tools.sources.cluster.credentials import login
 from hermes_agent.tools.sources.cluster.problems import policy_lines
-from hermes_agent.tools.sources.connection import configured
-from hermes_agent.tools.sources.kubernetes import kubernetes, server, verify
+from hermes_agent.tools.sources.kubernetes import kubernetes, server
 from tests.support.calls import caller
 from tests.support.cluster import cluster
 from tests.support.recorded_wire import answering, of_file, replay
@@ -98,7 +97,7 @@ async def record(into: dict[str, Any], forward: Callable[..., Any]) -> float:
             observer.sources["prod"] = kubeconfig(Path(folder), url, {"token": "x"})
             for tool, given in ASKED:
                 await observer.call(tool, **given)
-            await verify(configured(observer.context(), ["kubernetes"])[0])
+            await observer.verify()
     return now
 
 
@@ -227,8 +226,7 @@ async def test_what_changed_knows_rollouts_and_ends_of_containers(prod: Observer
 
 
 async def test_the_source_says_which_version_it_is(prod: Observer) -> None:
-    [source] = configured(prod.context(), ["kubernetes"])
-    assert await verify(source) == "answers; Kubernetes v1.20.2; 1 nodes"
+    assert await prod.verify() == "answers; Kubernetes v1.20.2; 1 nodes"
 
 
 @pytest.mark.slow
@@ -263,9 +261,10 @@ async def test_a_login_program_of_the_kubeconfig_gives_the_token(
     observer.sources["prod"] = kubeconfig(
         tmp_path, "http://127.0.0.1:1", {"exec": {"command": "./login"}}
     )
-    [source] = configured(observer.context(), ["kubernetes"])
     for _ in range(2):
-        found = await login(source, {"PATH": "/usr/bin:/bin", "HOME": "/h", "OPENAI_KEY": "sk"})
+        found = await login(
+            observer.source(), {"PATH": "/usr/bin:/bin", "HOME": "/h", "OPENAI_KEY": "sk"}
+        )
         assert found.token == "from-/h-"
     assert (tmp_path / "runs").read_text() == "run\n"
 
@@ -280,9 +279,8 @@ async def test_a_login_that_fails_is_told_in_a_sentence(
     observer: Observer, tmp_path: Path, user: dict[str, Any], trouble: str
 ) -> None:
     observer.sources["prod"] = kubeconfig(tmp_path, "https://127.0.0.1:1", user)
-    [source] = configured(observer.context(), ["kubernetes"])
     with pytest.raises(ToolError, match=trouble) as caught:
-        await login(source, {"PATH": "/usr/bin:/bin"})
+        await login(observer.source(), {"PATH": "/usr/bin:/bin"})
     assert caught.value.hint
 
 
@@ -336,9 +334,8 @@ async def test_a_certificate_of_the_kubeconfig_is_a_login(
         config["clusters"][0]["cluster"]["certificate-authority"] = "certificate"
         path.write_text(yaml.safe_dump(config))
         observer.sources["prod"] = source
-        [found] = configured(observer.context(), ["kubernetes"])
-        assert await verify(found) == "answers; Kubernetes v1.34.1; it may not list nodes"
+        assert await observer.verify() == "answers; Kubernetes v1.34.1; it may not list nodes"
         del config["users"][0]["user"]["client-key"]
         path.write_text(yaml.safe_dump(config))
         with pytest.raises(ToolError, match="cannot reach"):
-            await verify(found)
+            await observer.verify()

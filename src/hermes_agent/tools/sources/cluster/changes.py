@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.format import shortened
 from hermes_agent.tools.sources.cluster.client import ClusterApi, Object, connect
 from hermes_agent.tools.sources.cluster.flux import flux_objects, revision
@@ -19,7 +18,7 @@ from hermes_agent.tools.sources.cluster.problems import (
     said,
 )
 from hermes_agent.tools.sources.cluster.workloads import REVISION, differences, images
-from hermes_agent.tools.sources.connection import Source, attempted
+from hermes_agent.tools.sources.connection import Source
 from hermes_agent.tools.sources.results import Change
 from hermes_agent.tools.sources.times import Window, parsed
 
@@ -136,8 +135,9 @@ def _events(events: Sequence[Object], span: Window) -> list[Change]:
 
 
 async def _nodes(api: ClusterApi, span: Window) -> list[Change]:
-    nodes, found = await attempted(api.items("nodes")), []
-    for node in [] if isinstance(nodes, ToolError) else nodes:  # not everyone may see them
+    nodes, _ = await api.seen("nodes")
+    found = []
+    for node in nodes:
         for one in node.get("status", {}).get("conditions") or []:
             at = _inside(span, one.get("lastTransitionTime"))
             if at and (one["type"] == "Ready" or one["status"] != "False"):

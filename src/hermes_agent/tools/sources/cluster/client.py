@@ -116,16 +116,22 @@ class ClusterApi(Struct, frozen=True):
                 break
         return found
 
+    async def seen(
+        self, kind: ResourceKind | str, namespace: str = "", **params: Any
+    ) -> tuple[list[Object], list[str]]:
+        """All objects of a kind, or none and why: not everyone may see everything."""
+        found = await attempted(self.items(kind, namespace, **params))
+        return ([], [found.message]) if isinstance(found, ToolError) else (found, [])
+
     async def tried(
         self, kinds: Sequence[ResourceKind | str], namespace: str, **params: Any
     ) -> tuple[list[list[Object]], list[str]]:
         """Lists of several kinds, and why some could not be had."""
-        asked = (attempted(self.items(kind, namespace, **params)) for kind in kinds)
-        lists = await asyncio.gather(*asked)
-        notes = [one.message for one in lists if isinstance(one, ToolError)]
+        asked = await asyncio.gather(*(self.seen(kind, namespace, **params) for kind in kinds))
+        notes = [note for _, why in asked for note in why]
         if len(notes) == len(kinds):
             raise ToolError(notes[0], retry="changed")
-        return [[] if isinstance(one, ToolError) else one for one in lists], notes
+        return [found for found, _ in asked], notes
 
     async def groups(self) -> dict[str, str]:
         """The API groups with the version that the server prefers."""

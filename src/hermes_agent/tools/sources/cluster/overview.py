@@ -41,11 +41,14 @@ KINDS = (
 
 
 async def overview(api: ClusterApi, namespace: str, now: float) -> ToolResult:
-    (lists, notes), (wide, denied), events = await asyncio.gather(
-        api.tried(KINDS, namespace),
-        _wide(api, namespace),
-        _warnings(api, namespace),
-    )
+    own = f"metadata.name={namespace}" if namespace else ""
+    (lists, notes), (nodes, no_nodes), (spaces, no_spaces), (events, no_events) = (
+        await asyncio.gather(
+            api.tried(KINDS, namespace), api.seen("nodes"),
+            api.seen("namespaces", fieldSelector=own),
+            api.seen("events", namespace, fieldSelector="type=Warning"),
+        )
+    )  # fmt: skip
     every = dict(zip(KINDS, lists, strict=True))
     flux, more = await flux_objects(api, namespace)
     pods, services, ways = every["pods"], every["services"], every["ingresses"]
@@ -54,7 +57,7 @@ async def overview(api: ClusterApi, namespace: str, now: float) -> ToolResult:
     ends = {full_name(one): one for one in every["endpoints"]}
     last = {one["involvedObject"].get("uid"): one for one in sorted(events, key=event_time)}
     sections = [
-        ("nodes", wide["nodes"], _lines(wide["nodes"], node_problems, now)),
+        ("nodes", nodes, _lines(nodes, node_problems, now)),
         ("pods", pods, _pods(pods, last, now)),
         *(
             (kind, every[kind], _lines(every[kind], workload_problems, now))
@@ -64,7 +67,7 @@ async def overview(api: ClusterApi, namespace: str, now: float) -> ToolResult:
         ("ingresses", ways, _each(ways, lambda one: ingress_problems(one, services, classes))),
         ("persistentvolumeclaims", claims, _claims(claims, last, now)),
         ("resourcequotas", quotas, _quotas(quotas)),
-        ("namespaces", wide["namespaces"], _lines(wide["namespaces"], stuck, now)),
+        ("namespaces", spaces, _lines(spaces, stuck, now)),
         ("Flux objects", flux, [line for one in flux for line in flux_problems(one, now)]),
     ]
     where = f"namespace {namespace}" if namespace else "all namespaces"
@@ -79,24 +82,9 @@ async def overview(api: ClusterApi, namespace: str, now: float) -> ToolResult:
     text += await _last_words(api, pods, now)
     text += _warning_lines(events, now)
     text += ["", f"nothing wrong with: {', '.join(well)}"] if well else []
-    return answer(api.source, "\n".join(text), counts, [*notes, *denied, *more])
-
-
-async def _wide(api: ClusterApi, namespace: str) -> tuple[dict[str, list[Object]], list[str]]:
-    """Nodes and namespaces; not everyone may see them."""
-    chosen = f"metadata.name={namespace}" if namespace else ""
-    try:
-        nodes, spaces = await asyncio.gather(
-            api.items("nodes"), api.items("namespaces", fieldSelector=chosen)
-        )
-    except ToolError as error:
-        return {"nodes": [], "namespaces": []}, [error.message]
-    return {"nodes": nodes, "namespaces": spaces}, []
-
-
-async def _warnings(api: ClusterApi, namespace: str) -> list[Object]:
-    found = await attempted(api.items("events", namespace, fieldSelector="type=Warning"))
-    return [] if isinstance(found, ToolError) else found  # told with the other kinds
+    return answer(
+        api.source, "\n".join(text), counts, [*notes, *no_nodes, *no_spaces, *no_events, *more]
+    )
 
 
 def _lines(objects: Sequence[Object], problems: Problems, now: float) -> list[str]:

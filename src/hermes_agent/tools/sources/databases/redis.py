@@ -144,7 +144,8 @@ async def _connected(source: Source) -> AsyncIterator[Any]:
     """Asks one command after the other."""
     source.check_reach()
     settings = source.settings
-    parts, database = source.parts(), source.parts().path.strip("/")
+    parts = source.parts()
+    database = parts.path.strip("/")
     context = tls(settings.ca_file) if parts.scheme == "rediss" else None
     writer = None
     try:
