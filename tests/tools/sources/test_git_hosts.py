@@ -23,13 +23,14 @@ diff --git a/settings.ini b/settings.ini
 index 1f..2e 100644
 --- a/settings.ini
 +++ b/settings.ini
-@@ -1,2 +1,2 @@
+@@ -1,1 +1,2 @@
 -pool_size = 50
 +pool_size = 5
- db_password = hunter2
++db_password = hunter2
 """
 LOG = """\
 2026-11-19T03:20:00.1Z ##[group]Run make test
+2026-11-19T03:20:04.1Z db_password: hunter2
 2026-11-19T03:20:05.1Z FAILED tests/test_pool.py::test_size - assert 5 == 50
 2026-11-19T03:20:06.1Z ##[error]Process completed with exit code 1.
 2026-11-19T03:20:07.1Z Post job cleanup.
@@ -214,7 +215,7 @@ async def test_a_diff_has_its_files_first_and_no_passwords(
     server: GitServer, observer: Observer
 ) -> None:
     text = (await observer.call(git_host, action="diff", ref=SHA)).text
-    assert "+1 -1  settings.ini" in text
+    assert "+2 -1  settings.ini" in text
     assert "-pool_size = 50\n+pool_size = 5" in text
     assert "hunter2" not in text
 
@@ -227,6 +228,7 @@ async def test_the_last_failed_run_is_told_with_the_end_of_its_log(
     assert result.data == {"source": "git", "run": "99", "jobs": 1}
     assert "FAILED tests/test_pool.py::test_size - assert 5 == 50" in result.text
     assert "Post job cleanup" not in result.text
+    assert "hunter2" not in result.text
     assert "lint" not in result.text
     assert ("/stored/log? None" in " ".join(server.asked)) is (server.kind == "github")
 

@@ -26,8 +26,11 @@ from hermes_agent.core.settings.sources import SourceSettings
 from hermes_agent.core.tools import Tool
 from hermes_agent.tools.sources.changes import what_changed
 from hermes_agent.tools.sources.cluster.credentials import login
+from hermes_agent.tools.sources.cluster.objects import cleaned
 from hermes_agent.tools.sources.cluster.problems import policy_lines
+from hermes_agent.tools.sources.cluster.workloads import differences
 from hermes_agent.tools.sources.kubernetes import kubernetes, server
+from hermes_agent.tools.sources.redaction import HIDDEN
 from tests.support.calls import caller
 from tests.support.cluster import cluster
 from tests.support.recorded_wire import answering, of_file, replay
@@ -200,6 +203,30 @@ async def test_objects_are_found_by_what_is_in_their_yaml(prod: Observer) -> Non
     result = await prod.call(kubernetes, action="get", pattern="2\\.0-typo")
     assert result.data["count"] == 1
     assert "image: shop/search:2.0-typo" in result.text
+
+
+def test_a_note_with_all_of_a_secret_is_not_shown() -> None:
+    notes = {"kapp.k14s.io/original": '{"data":{"url":"aHVudGVyMg=="}}', "team": "shop"}
+    secret = {
+        "kind": "Secret",
+        "metadata": {"name": "db", "annotations": notes},
+        "data": {"url": "x"},
+    }
+    shown = cleaned(secret)
+    assert shown["metadata"]["annotations"] == {"kapp.k14s.io/original": HIDDEN, "team": "shop"}
+    assert shown["data"] == {"url": HIDDEN}
+
+
+def test_only_secrets_are_hidden_where_templates_differ() -> None:
+    def template(tag: str) -> dict[str, Any]:
+        args = ["--db-password", f"hunter{tag}", "-v", tag]
+        return {"spec": {"containers": [{"name": "auth", "image": f"auth:{tag}", "args": args}]}}
+
+    assert differences(template("1"), template("2")) == [
+        "- containers[auth].image: auth:1 → auth:2",
+        "- containers[auth].args[1]: changed (not shown)",
+        "- containers[auth].args[3]: 1 → 2",
+    ]
 
 
 @pytest.mark.parametrize(("policy", "line"), [

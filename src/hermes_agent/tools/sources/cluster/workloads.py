@@ -11,11 +11,7 @@ from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.tools.sources.cluster.client import KINDS, LOG_GONE, ClusterApi, Object, message
 from hermes_agent.tools.sources.cluster.objects import matcher, pods_of, references
 from hermes_agent.tools.sources.cluster.problems import ago, container_specs, full_name
-from hermes_agent.tools.sources.redaction import (
-    HIDDEN,
-    sounds_secret,
-    text_without_secrets,
-)
+from hermes_agent.tools.sources.redaction import HIDDEN, text_without_secrets, without_secrets
 from hermes_agent.tools.sources.results import answer, size, table
 from hermes_agent.tools.sources.times import Window, iso, parsed, stamp
 
@@ -193,17 +189,12 @@ def flattened(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 def differences(before: Any, after: Any) -> list[str]:
     """What differs between two pod templates; values that sound secret are only said to differ."""
     old, new = dict(flattened(before)), dict(flattened(after))
+    shown = [dict(flattened(without_secrets(one))) for one in (before, after)]
     lines = []
     for path in sorted(old.keys() | new.keys(), key=lambda one: (not one.endswith("image"), one)):
         if old.get(path) == new.get(path) or "pod-template-hash" in path or path.endswith("].name"):
             continue
-        name = re.findall(r"\[([^\]]+)\]", path)[-1:] or [path]
-        hidden = sounds_secret(name[0])
-        was, now = (
-            HIDDEN if hidden and one is not None
-            else "absent" if one is None else shortened(text_without_secrets(one), 200)
-            for one in (old.get(path), new.get(path))
-        )  # fmt: skip
+        was, now = (shortened(one.get(path, "absent"), 200) for one in shown)
         change = "changed (not shown)" if was == now == HIDDEN else f"{was} → {now}"
         lines.append(f"- {path.removeprefix('spec.')}: {change}")
     return lines or ["nothing differs in the pod template"]

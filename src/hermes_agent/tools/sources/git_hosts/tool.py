@@ -154,11 +154,13 @@ async def _failure(host: GitHubHost, where: str, run: str, span: Window) -> Tool
 
 def log_end(log: str) -> list[str]:
     """The lines before the last error that a job tells, or its last ones."""
-    clean = _TERMINAL.sub("", _STAMP.sub("", text_without_secrets(log)))
+    clean = _TERMINAL.sub("", _STAMP.sub("", log))
     lines = [line.rstrip() for line in clean.splitlines() if line.strip()]
     errors = [at for at, line in enumerate(lines) if line.startswith(("##[error]", "ERROR:"))]
     end = errors[-1] + 1 if errors else len(lines)
-    return lines[max(0, end - LOG_LINES) : end]
+    # What a secret of several lines begins with may be further up.
+    text = text_without_secrets("\n".join(lines[max(0, end - 10 * LOG_LINES) : end]))
+    return text.splitlines()[-LOG_LINES:]
 
 
 def _shown(source: Source, ref: str, diff: str) -> ToolResult:
