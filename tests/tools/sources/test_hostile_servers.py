@@ -6,18 +6,23 @@ import json
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
+from typing import Any
 
 import pytest
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceKind, SourceSettings
+from hermes_agent.core.tools import Tool
 from hermes_agent.runtime.sources import verify
 from hermes_agent.tools.sources.changes import what_changed
+from hermes_agent.tools.sources.containers import containers
 from hermes_agent.tools.sources.databases.redis import redis
 from hermes_agent.tools.sources.git_hosts.hosts import host_for
+from hermes_agent.tools.sources.git_hosts.tool import git_host, open_pull_request
+from hermes_agent.tools.sources.kubernetes import kubernetes
 from hermes_agent.tools.sources.probe import probe
 from hermes_agent.tools.sources.prometheus import prometheus
-from tests.support.recorded_wire import serving
+from tests.support.recorded_wire import answering, serving
 from tests.support.sources import Observer
 
 BOMB = gzip.compress(b" " * 50_000_000)
@@ -183,3 +188,37 @@ async def test_a_port_that_cannot_be_is_said(observer: Observer, url: str) -> No
     observer.sources["db"] = SourceSettings(kind=kind, url=url)
     with pytest.raises(ToolError, match="has an invalid address"):
         await observer.verify()
+
+
+LOG = "a/pods/web/log?"
+AWAY: list[tuple[SourceKind, Tool, dict[str, str], str]] = [
+    ("containers", containers, {"action": "inspect", "name": "web/archive?path=/etc/shadow&"},
+     "/containers/web%2Farchive%3Fpath%3D%2Fetc%2Fshadow%26/json"),
+    ("kubernetes", kubernetes, {"action": "get", "name": "pod/web/proxy/", "namespace": "a"},
+     "/api/v1/namespaces/a/pods/web%2Fproxy%2F"),
+    ("kubernetes", kubernetes, {"action": "get", "kind": "pod", "namespace": LOG},
+     "/api/v1/namespaces/a%2Fpods%2Fweb%2Flog%3F/pods"),
+    ("kubernetes", kubernetes, {"action": "get", "name": "cm/..", "namespace": "a"}, ""),
+    ("kubernetes", kubernetes, {"action": "top", "namespace": ".."}, ""),
+    ("github", git_host, {"action": "recent", "repository": "../user?"}, ""),
+    ("github", git_host, {"action": "diff", "repository": "a/b", "ref": "x/../../y"}, ""),
+    ("github", open_pull_request, {"title": "x", "head": "x", "repository": "a/b#"}, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "tool", "given", "path"), AWAY)
+async def test_a_name_leads_to_nothing_else(
+    observer: Observer, kind: SourceKind, tool: Tool, given: dict[str, str], path: str
+) -> None:
+    """With what the path is then; empty if nothing is asked at all."""
+    asked = []
+
+    def respond(_method: str, target: str, *_: object) -> tuple[int, Any]:
+        asked.append(target.partition("?")[0])
+        return (200, []) if target.startswith("/containers/json") else (404, {})
+
+    with answering(respond) as url:
+        observer.sources["prod"] = SourceSettings(kind=kind, url=url, user="ann")
+        with pytest.raises(ToolError):
+            await observer.call(tool, **given)
+    assert set(asked) - {"/containers/json"} == {path} - {""}

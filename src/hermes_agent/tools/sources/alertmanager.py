@@ -1,5 +1,6 @@
 """Alertmanager: alerts in groups, and silences."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -18,6 +19,7 @@ from hermes_agent.tools.sources.times import Window, iso, parsed, stamp
 GROUPS = 20
 """How many groups of alerts are shown, and below how many alerts of each."""
 ALERTS = 10
+_MATCHER = re.compile(r"\s*([^\s=!][^=!]*)(=~|!~|!=|=)(.*)", re.DOTALL)
 HINT = 'such as alertname="ShopDown", instance=~"web-.*" or severity!="info"'
 
 
@@ -96,19 +98,12 @@ async def _get(source: Source, path: str, matchers: tuple[str, ...] = ()) -> Any
 
 
 def _matcher(text: str) -> dict[str, Any]:
-    name, sign, value = _split(text)
-    value = value.strip()
+    if (found := _MATCHER.fullmatch(text)) is None:
+        raise ToolError(f"not a valid matcher: {text!r}", HINT, "changed")
+    name, sign, value = (part.strip() for part in found.groups())
     if len(value) > 1 and value[0] == value[-1] == '"':
         value = value[1:-1].replace('\\"', '"').replace("\\\\", "\\")
-    return {"name": name.strip(), "value": value, "isRegex": "~" in sign, "isEqual": sign[0] == "="}
-
-
-def _split(text: str) -> tuple[str, str, str]:
-    at = next((at for at, letter in enumerate(text) if letter in "=!"), 0)
-    for sign in ("=~", "!~", "!=", "="):
-        if at and text.startswith(sign, at) and text[:at].strip():
-            return text[:at], sign, text[at + len(sign) :]
-    raise ToolError(f"not a valid matcher: {text!r}", HINT, "changed")
+    return {"name": name, "value": value, "isRegex": "~" in sign, "isEqual": sign[0] == "="}
 
 
 async def _recover(

@@ -37,7 +37,8 @@ async def what_changed(
     of errors), or only in the named ones; `machine` is the machine. Needs no source."""
     at, now = moment(around, context.clock()), context.clock()
     span = Window(at - minutes * 60, min(at + minutes * 60, max(now, at)))
-    known = {one.name: one for one in configured(context, tuple(TYPES))} if _any(context) else {}
+    enabled = any(one.enabled for one in context.settings.sources.values())
+    known = {one.name: one for one in configured(context, tuple(TYPES))} if enabled else {}
     if unknown := set(sources) - {*known, MACHINE}:
         hint = f"sources: {', '.join([MACHINE, *known])}"
         raise ToolError(f"no source called {', '.join(sorted(unknown))}", hint, "changed")
@@ -54,10 +55,6 @@ async def what_changed(
     notes += [f"nothing in: {', '.join(quiet)}"] if quiet else []
     text = timeline(found) if found else "nothing changed that these sources know of"
     return answer("what_changed", text, {"changes": len(found)}, notes)
-
-
-def _any(context: ToolContext) -> bool:
-    return any(one.enabled for one in context.settings.sources.values())
 
 
 async def _changes(context: ToolContext, source: Source | None, span: Window) -> list[Change]:

@@ -4,6 +4,7 @@ import asyncio
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import yaml
 from msgspec import Meta
@@ -70,7 +71,8 @@ def connect(source: Source) -> Source:
 async def _found(source: Source, name: str) -> Any:
     """What the engine knows of a container; a name that is wrong is answered with similar ones."""
     required(name, "name", "the name or id of a container: `list`")
-    answered, data = await source.reply("GET", f"/containers/{name}/json")
+    path = f"/containers/{quote(name.removeprefix('/'), safe='')}/json"
+    answered, data = await source.reply("GET", path)
     if answered.status_code == 404:
         names = [_name(one) for one in await source.get("/containers/json", {"all": "true"})]
         near = [one for one in names if name.lower() in one.lower()] or names

@@ -100,7 +100,8 @@ def parse_line(line: str) -> LogEntry | None:
         return None
     said = fields.get("MESSAGE")
     if isinstance(said, list):  # bytes, or the same field twice
-        said = bytes(said).decode(errors="replace") if _are_bytes(said) else " ".join(said)
+        is_data = all(isinstance(one, int) for one in said)
+        said = bytes(said).decode(errors="replace") if is_data else " ".join(map(str, said))
     priority = str(fields.get("PRIORITY", ""))
     level = "error" if priority in "0123" and priority else "warning" if priority == "4" else ""
     unit = next((_first(fields[key]) for key in _UNITS_OF if fields.get(key)), "")
@@ -110,10 +111,6 @@ def parse_line(line: str) -> LogEntry | None:
 
 _UNITS_OF = ("UNIT", "_SYSTEMD_UNIT", "SYSLOG_IDENTIFIER")
 """What the manager says of a unit is that unit's."""
-
-
-def _are_bytes(value: list[Any]) -> bool:
-    return all(isinstance(one, int) for one in value)
 
 
 def _first(value: Any) -> str:

@@ -11,7 +11,7 @@ from msgspec import Meta
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, pick, quoted, required
+from hermes_agent.tools.sources.connection import Source, pick, required
 from hermes_agent.tools.sources.log_patterns import (
     LEVELS,
     LogEntry,
@@ -21,7 +21,7 @@ from hermes_agent.tools.sources.log_patterns import (
     lines_of,
     spread,
 )
-from hermes_agent.tools.sources.prometheus import labels
+from hermes_agent.tools.sources.prometheus import ask, labels
 from hermes_agent.tools.sources.results import Change, answer, left_out, number, plot, table
 from hermes_agent.tools.sources.times import Window, window
 
@@ -65,10 +65,7 @@ async def loki(
 
 async def _ask(source: Source, path: str, span: Window, **params: Any) -> Any:
     times = {"start": int(span.start * 1e9), "end": int(span.end * 1e9)}
-    reply = await source.get(f"/loki/api/v1/{path}", {**times, **params})
-    if not isinstance(reply, dict) or reply.get("status") != "success":
-        raise ToolError(f"{source.label} answers: {quoted(str(reply))}", retry="changed")
-    return reply.get("data") or []
+    return await ask(source, path, "/loki/api/v1", **times, **params)
 
 
 async def _range(source: Source, query: str, span: Window, limit: int = LINES) -> Any:

@@ -43,19 +43,20 @@ async def prometheus(
     required(query, "query", "give it PromQL, such as up == 0")
     if action == "query":
         return await _query(one, query, moment(until, now))
-    ask = _range if action == "range" else _changed
-    return await ask(one, query, window(since, until, now))
+    span = window(since, until, now)
+    return await (_range if action == "range" else _changed)(one, query, span)
 
 
-async def _ask(source: Source, path: str, **params: Any) -> Any:
-    reply = await source.get(f"/api/v1/{path}", params)
+async def ask(source: Source, path: str, root: str = "/api/v1", **params: Any) -> Any:
+    """The data of an answer, which Loki wraps in the same way."""
+    reply = await source.get(f"{root}/{path}", params)
     if not isinstance(reply, dict) or reply.get("status") != "success":
         raise ToolError(f"{source.label} answers: {quoted(str(reply))}", retry="changed")
-    return reply["data"]
+    return reply.get("data") or []
 
 
 async def _query(source: Source, query: str, at: float) -> ToolResult:
-    data = await _ask(source, "query", query=query, time=at)
+    data = await ask(source, "query", query=query, time=at)
     if data["resultType"] in ("scalar", "string"):
         rows = [("", data["result"][1])]
     else:
@@ -74,10 +75,11 @@ def _value(one: Mapping[str, Any]) -> str:
 
 async def _series(source: Source, query: str, span: Window) -> list[tuple[str, list[float]]]:
     step = span.step()
-    data = await _ask(source, "query_range", query=query, start=span.start, end=span.end, step=step)
+    data = await ask(source, "query_range", query=query, start=span.start, end=span.end, step=step)
     found = []
     for one in data["result"]:
-        points = {round((at - span.start) / step): float(value) for at, value in one["values"]}
+        numbers = one.get("values", ())  # native histograms have none
+        points = {round((at - span.start) / step): float(value) for at, value in numbers}
         values = [points.get(n, math.nan) for n in range(int(span.seconds // step) + 1)]
         found.append((labels(one["metric"]), values))
     return found
@@ -133,7 +135,7 @@ def _real(values: Sequence[float]) -> list[float]:
 
 
 async def _alerts(source: Source) -> ToolResult:
-    found = (await _ask(source, "alerts"))["alerts"]
+    found = (await ask(source, "alerts"))["alerts"]
     found.sort(key=lambda one: one["state"] != "firing")
     rows = [
         (one["state"], one["labels"].get("alertname", ""), labels(one["labels"], "alertname"),
@@ -145,7 +147,7 @@ async def _alerts(source: Source) -> ToolResult:
 
 
 async def _targets(source: Source) -> ToolResult:
-    found = (await _ask(source, "targets", state="active"))["activeTargets"]
+    found = (await ask(source, "targets", state="active"))["activeTargets"]
     found.sort(key=lambda one: one["health"] == "up")
     rows = [
         (one["health"], one["labels"].get("job", ""), one["labels"].get("instance", ""),
@@ -158,7 +160,7 @@ async def _targets(source: Source) -> ToolResult:
 
 
 async def _metrics(source: Source, part: str) -> ToolResult:
-    names = [name for name in await _ask(source, "label/__name__/values") if part in name]
+    names = [name for name in await ask(source, "label/__name__/values") if part in name]
     text = "\n".join([*names[:NAMES], *left_out(names, NAMES)])
     return answer(source, text or "no metric matches", {"metrics": len(names)})
 
@@ -175,7 +177,7 @@ async def changes(source: Source, span: Window) -> list[Change]:
     """Alerts that began to fire, and targets that went down."""
     found = [
         Change(parsed(one.get("activeAt")), f"alert began: {labels(one['labels'])}")
-        for one in (await _ask(source, "alerts"))["alerts"]
+        for one in (await ask(source, "alerts"))["alerts"]
     ]
     for name, values in await _series(source, "up", span):
         for at, (old, new) in enumerate(pairwise(values), 1):
@@ -187,6 +189,6 @@ async def changes(source: Source, span: Window) -> list[Change]:
 
 
 async def verify(source: Source) -> str:
-    data = await _ask(source, "query", query="count(up)")
+    data = await ask(source, "query", query="count(up)")
     count = data["result"][0]["value"][1] if data["result"] else "0"
     return f"answers; {count} targets"

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -29,6 +30,13 @@ apis/rbac.authorization.k8s.io/v1: Role roles; RoleBinding rolebindings; Cluster
 """  # noqa: E501 - a group is a line
 
 
+def segment(name: str) -> str:
+    """A name as one part of a path, whatever it has in it: it must not lead to another object."""
+    if name in (".", ".."):
+        raise ToolError(f"not a valid name: {name!r}", retry="changed")
+    return quote(name, safe=":")
+
+
 class ResourceKind(Struct, frozen=True):
     """A kind of objects, and where the API has them."""
 
@@ -40,8 +48,8 @@ class ResourceKind(Struct, frozen=True):
     names: tuple[str, ...] = ()
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        where = f"/namespaces/{namespace}" if namespace and self.namespaced else ""
-        return f"/{self.group}{where}/{self.plural}" + (f"/{name}" if name else "")
+        where = f"/namespaces/{segment(namespace)}" if namespace and self.namespaced else ""
+        return f"/{self.group}{where}/{self.plural}" + (f"/{segment(name)}" if name else "")
 
 
 def _kinds() -> dict[str, ResourceKind]:

@@ -8,7 +8,14 @@ from typing import Any
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
-from hermes_agent.tools.sources.cluster.client import KINDS, LOG_GONE, ClusterApi, Object, message
+from hermes_agent.tools.sources.cluster.client import (
+    KINDS,
+    LOG_GONE,
+    ClusterApi,
+    Object,
+    message,
+    segment,
+)
 from hermes_agent.tools.sources.cluster.objects import matcher, pods_of, references
 from hermes_agent.tools.sources.cluster.problems import ago, container_specs, full_name
 from hermes_agent.tools.sources.redaction import HIDDEN, text_without_secrets, without_secrets
@@ -246,7 +253,7 @@ def quantity(text: str) -> float:
 
 async def top(api: ClusterApi, kind: str, namespace: str, limit: int) -> ToolResult:
     what = "nodes" if kind and (await api.kind(kind)).kind == "Node" else "pods"
-    where = f"/namespaces/{namespace}" if namespace and what == "pods" else ""
+    where = f"/namespaces/{segment(namespace)}" if namespace and what == "pods" else ""
     status, text = await api.reply(f"/apis/metrics.k8s.io/v1beta1{where}/{what}")
     if status in (404, 503):
         raise ToolError(

@@ -22,6 +22,7 @@ from hermes_agent.tools.sources.times import Window, stamp, window
 KINDS: tuple[SourceKind, ...] = ("github", "gitlab", "gitea")
 DIFF_CHARS, FILE_LINES, FILES = 14_000, 150, 60
 JOBS, LOG_LINES = 3, 40
+_LEADS_AWAY = re.compile(r"(^|/)\.\.?(/|$)|[?\\%\s]|(?<=.)#")
 _STAMP = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z ", re.MULTILINE)
 _TERMINAL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|section_(start|end):\d+:\S*\r?")
 
@@ -45,7 +46,7 @@ async def git_host(
     `ref`: a commit, #12 (pull or merge request) or a...b. failure: failed jobs of the CI run `ref`,
     or the last that failed, with the ends of their logs."""
     host = host_for(pick(context, source, *KINDS))
-    where = _repository(host.source, repository)
+    where, ref = _repository(host.source, repository), _part(ref, "ref")
     if action == "diff":
         required(ref, "ref", "a commit, #12 or main...branch")
         return _shown(host.source, ref, await host.diff(where, ref))
@@ -64,9 +65,16 @@ async def git_host(
 def _repository(source: Source, named: str) -> str:
     known = source.settings.repositories
     if named or len(known) == 1:
-        return (named or known[0]).strip("/")
+        return _part(named or known[0], "repository").strip("/")
     there = ", ".join(known) or "as owner/name"
     raise ToolError("which repository?", f"`repository`: {there}", "changed")
+
+
+def _part(value: str, name: str) -> str:
+    """An argument that becomes a part of a path, and must not lead out of it."""
+    if _LEADS_AWAY.search(value):
+        raise ToolError(f"not a valid {name}: {value!r}", retry="changed")
+    return value
 
 
 def _listed(
