@@ -67,6 +67,13 @@ def test_a_source_that_refuses_is_told_with_the_way_out(hermes: Hermes, url: str
     assert "check its token or password" in tried.stdout
 
 
+def test_an_address_of_redis_may_ask_for_tls(hermes: Hermes) -> None:
+    said = hermes.good("sources", "add", "redis", "rediss://127.0.0.1:1/0")
+    assert "saved redis, but it does not work yet: cannot reach redis" in said
+    refused = hermes.run("sources", "add", "mysql", "rediss://127.0.0.1:1/0")
+    assert "not an address of mysql" in refused.stderr
+
+
 def test_the_agent_reads_a_source_without_asking(hermes: Hermes, url: str) -> None:
     hermes.run("sources", "add", "prometheus", url, "--token", input="t0ken-of-the-shop\n")
     (hermes.work / "mine.yaml").write_text(SCRIPT)
