@@ -57,4 +57,4 @@ PARTS = ("\n", " ", "-", "a", "a=", '"', "://", "- ", "-----BEGIN ", "name: a", 
 @pytest.mark.parametrize("part", [*PARTS, "token=", "token: |\n", '"token":"', "2026-11-19T0"])
 def test_a_long_text_takes_no_time(part: str) -> None:
     """More than a second or two for a megabyte would be a time that grows with its square."""
-    text_without_secrets(part * (1_000_000 // len(part)))
+    assert text_without_secrets(part * (1_000_000 // len(part)))
