@@ -1,15 +1,15 @@
 """Production sources as a person adds them, and as the agent reads them without asking."""
 
 import json
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
 from hermes_agent.runtime.sources import server_of
 from hermes_agent.tools.sources.registry import TYPES
 from tests.support.cli import Hermes
+from tests.support.recorded_wire import answering
 
 SCRIPT = """
 turns:
@@ -30,24 +30,17 @@ ANSWER = {
 }
 
 
-class _Prometheus(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        allowed = self.headers["Authorization"] == "Bearer t0ken-of-the-shop"
-        body = json.dumps(ANSWER).encode() if allowed else b"who are you?"
-        self.send_response(200 if allowed else 401)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None: ...
+def prometheus(
+    _method: str, _target: str, _body: bytes, headers: Mapping[str, str]
+) -> tuple[int, Any]:
+    allowed = headers.get("authorization") == "Bearer t0ken-of-the-shop"
+    return (200, ANSWER) if allowed else (401, "who are you?")
 
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Prometheus)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with answering(prometheus) as address:
+        yield address
 
 
 def test_a_source_is_added_with_a_token_tested_and_removed(hermes: Hermes, url: str) -> None:
@@ -72,6 +65,13 @@ def test_a_source_that_refuses_is_told_with_the_way_out(hermes: Hermes, url: str
     tried = hermes.run("sources", "test", "prometheus")
     assert tried.returncode == 1
     assert "check its token or password" in tried.stdout
+
+
+def test_an_address_of_redis_may_ask_for_tls(hermes: Hermes) -> None:
+    said = hermes.good("sources", "add", "redis", "rediss://127.0.0.1:1/0")
+    assert "saved redis, but it does not work yet: cannot reach redis" in said
+    refused = hermes.run("sources", "add", "mysql", "rediss://127.0.0.1:1/0")
+    assert "not an address of mysql" in refused.stderr
 
 
 def test_the_agent_reads_a_source_without_asking(hermes: Hermes, url: str) -> None:

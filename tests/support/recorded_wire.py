@@ -73,7 +73,16 @@ def answering(respond: Respond, tls: ssl.SSLContext | None = None) -> Iterator[s
 
         def log_message(self, *_: Any) -> None: ...
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with serving(Handler, tls) as url:
+        yield url
+
+
+@contextmanager
+def serving(
+    handler: type[BaseHTTPRequestHandler], tls: ssl.SSLContext | None = None
+) -> Iterator[str]:
+    """The same, for a handler of one's own."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

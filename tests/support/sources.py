@@ -20,6 +20,8 @@ from hermes_agent.core.settings.sources import SourceSettings
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import Tool, ToolContext
 from hermes_agent.policy.network.egress import guarded_client
+from hermes_agent.tools.sources.connection import Source, configured
+from hermes_agent.tools.sources.registry import TYPES
 from tests.support.calls import Caller
 
 START_SECONDS = 60.0
@@ -87,6 +89,18 @@ class Observer:
             settings=Settings(sources=self.sources),
             secrets=self.secrets,
         )
+
+    def source(self) -> Source:
+        """The only one of the settings, as the tools reach it."""
+        [settings] = self.sources.values()
+        [found] = configured(self.context(), [settings.kind])
+        return found
+
+    async def verify(self) -> str:
+        """What the only source says of itself."""
+        source = self.source()
+        said: str = await TYPES[source.settings.kind].load().verify(source)
+        return said
 
     async def call(self, tool: Tool, **given: Any) -> ToolResult:
         arguments = tool.arguments(given)

@@ -46,9 +46,9 @@ async def verify(
     from hermes_agent.tools.sources.connection import ODD, Source
 
     kind = TYPES[settings.kind]
-    if missing := [package for package in kind.packages if is_missing(package)]:
-        what = f"needs {missing[0]}, which is not installed"
-        return SourceCheck(name, settings.kind, False, what, install_hint(kind.extra))
+    if kind.package and is_missing(kind.package):
+        what = f"needs {kind.package}, which is not installed"
+        return SourceCheck(name, settings.kind, False, what, install_hint("sources"))
 
     def reach(_host: str, _address: str, _public: bool) -> bool:
         return True  # the user has set it up and asks now

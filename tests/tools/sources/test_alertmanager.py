@@ -10,9 +10,8 @@ import pytest
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceSettings
-from hermes_agent.tools.sources.alertmanager import alertmanager, silence_alerts, verify
+from hermes_agent.tools.sources.alertmanager import alertmanager, silence_alerts
 from hermes_agent.tools.sources.changes import what_changed
-from hermes_agent.tools.sources.connection import configured
 from hermes_agent.tools.sources.times import iso
 from tests.support.cli import wait_until
 from tests.support.sources import Observer, answers, free_port, server
@@ -115,5 +114,4 @@ async def test_a_wrong_silence_is_refused(
 
 
 async def test_an_alertmanager_says_that_it_answers(alerts: Observer) -> None:
-    [source] = configured(alerts.context(), ["alertmanager"])
-    assert "3 alerts" in await verify(source)
+    assert "3 alerts" in await alerts.verify()

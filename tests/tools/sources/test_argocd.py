@@ -8,9 +8,8 @@ import pytest
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceSettings
-from hermes_agent.tools.sources.argocd import argocd, verify
+from hermes_agent.tools.sources.argocd import argocd
 from hermes_agent.tools.sources.changes import what_changed
-from hermes_agent.tools.sources.connection import configured
 from hermes_agent.tools.sources.times import parsed
 from tests.support.recorded_wire import answering, replay
 from tests.support.sources import Observer
@@ -127,5 +126,4 @@ async def test_an_unknown_application_is_answered_with_those_there_are(argo: Obs
 
 
 async def test_the_source_says_how_many_are_in_trouble(argo: Observer) -> None:
-    [source] = configured(argo.context(), ["argocd"])
-    assert await verify(source) == "answers; Argo CD v3.1.0+abc; 2 applications, 1 in trouble"
+    assert await argo.verify() == "answers; Argo CD v3.1.0+abc; 2 applications, 1 in trouble"

@@ -9,8 +9,7 @@ import pytest
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceSettings
-from hermes_agent.tools.sources.connection import configured
-from hermes_agent.tools.sources.containers import changes, containers, verify
+from hermes_agent.tools.sources.containers import changes, containers
 from hermes_agent.tools.sources.times import Window
 from tests.support.dockerd import asked, docker_engine
 from tests.support.images import IMAGE
@@ -82,8 +81,8 @@ async def test_both_streams_of_a_log_are_read_in_order(prod: Observer, shop: Sho
 async def test_its_end_is_an_event_and_a_change(prod: Observer, shop: Shop) -> None:
     events = await prod.call(containers, action="events", name=shop.crashed, since="10m ago")
     assert "die, exit code 3" in events.text
-    [source] = configured(prod.context(), ["containers"])
-    changed = [one.what for one in await changes(source, Window(time.time() - 600, time.time()))]
+    span = Window(time.time() - 600, time.time())
+    changed = [one.what for one in await changes(prod.source(), span)]
     assert any(f"container {shop.crashed}" in what and "die" in what for what in changed)
 
 
@@ -102,5 +101,4 @@ async def test_a_wrong_name_is_answered_with_those_that_are_there(
 
 
 async def test_the_source_says_which_engine_it_is(prod: Observer) -> None:
-    [source] = configured(prod.context(), ["containers"])
-    assert (await verify(source)).startswith(("answers; Docker", "answers; Podman"))
+    assert (await prod.verify()).startswith(("answers; Docker", "answers; Podman"))

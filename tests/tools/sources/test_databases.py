@@ -15,9 +15,6 @@ import pytest
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceSettings
 from hermes_agent.tools.sources.changes import what_changed
-from hermes_agent.tools.sources.connection import configured
-from hermes_agent.tools.sources.databases import mysql as mysql_source
-from hermes_agent.tools.sources.databases import postgresql as postgresql_source
 from hermes_agent.tools.sources.databases.mysql import mysql
 from hermes_agent.tools.sources.databases.postgresql import postgresql
 from hermes_agent.tools.sources.databases.redis import redis
@@ -133,8 +130,7 @@ async def test_statements_need_an_account_that_can_only_read(
     with pytest.raises(ToolError, match=power) as caught:
         await observer.call(postgresql, action="query", query="select 1")
     assert "grant pg_monitor" in caught.value.hint
-    [source] = configured(observer.context(), ["postgresql"])
-    assert f"the account {power}" in await postgresql_source.verify(source)
+    assert f"the account {power}" in await observer.verify()
 
 
 async def test_a_started_server_is_a_change(orders: Observer) -> None:
@@ -257,5 +253,4 @@ async def test_mariadb_shows_locks_and_runs_only_what_reads(
     observer.sources["db"] = SourceSettings(kind="mysql", url=mariadb, user="root")
     with pytest.raises(ToolError, match="ALL PRIVILEGES"):
         await observer.call(mysql, action="query", query="select 1")
-    [source] = configured(observer.context(), ["mysql"])
-    assert "MariaDB" in await mysql_source.verify(source)
+    assert "MariaDB" in await observer.verify()

@@ -10,8 +10,7 @@ import pytest
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceKind, SourceSettings
 from hermes_agent.tools.sources.changes import what_changed
-from hermes_agent.tools.sources.connection import configured
-from hermes_agent.tools.sources.git_hosts.tool import git_host, open_pull_request, verify
+from hermes_agent.tools.sources.git_hosts.tool import git_host, open_pull_request
 from hermes_agent.tools.sources.times import parsed
 from tests.support.recorded_wire import answering
 from tests.support.sources import Observer
@@ -24,13 +23,14 @@ diff --git a/settings.ini b/settings.ini
 index 1f..2e 100644
 --- a/settings.ini
 +++ b/settings.ini
-@@ -1,2 +1,2 @@
+@@ -1,1 +1,2 @@
 -pool_size = 50
 +pool_size = 5
- db_password = hunter2
++db_password = hunter2
 """
 LOG = """\
 2026-11-19T03:20:00.1Z ##[group]Run make test
+2026-11-19T03:20:04.1Z db_password: hunter2
 2026-11-19T03:20:05.1Z FAILED tests/test_pool.py::test_size - assert 5 == 50
 2026-11-19T03:20:06.1Z ##[error]Process completed with exit code 1.
 2026-11-19T03:20:07.1Z Post job cleanup.
@@ -215,7 +215,7 @@ async def test_a_diff_has_its_files_first_and_no_passwords(
     server: GitServer, observer: Observer
 ) -> None:
     text = (await observer.call(git_host, action="diff", ref=SHA)).text
-    assert "+1 -1  settings.ini" in text
+    assert "+2 -1  settings.ini" in text
     assert "-pool_size = 50\n+pool_size = 5" in text
     assert "hunter2" not in text
 
@@ -228,6 +228,7 @@ async def test_the_last_failed_run_is_told_with_the_end_of_its_log(
     assert result.data == {"source": "git", "run": "99", "jobs": 1}
     assert "FAILED tests/test_pool.py::test_size - assert 5 == 50" in result.text
     assert "Post job cleanup" not in result.text
+    assert "hunter2" not in result.text
     assert "lint" not in result.text
     assert ("/stored/log? None" in " ".join(server.asked)) is (server.kind == "github")
 
@@ -257,8 +258,7 @@ async def test_after_a_crash_an_opened_pull_request_is_found(
 
 
 async def test_the_host_says_who_it_takes_us_for(server: GitServer, observer: Observer) -> None:
-    [source] = configured(observer.context(), ["github", "gitlab", "gitea"])
-    said = await verify(source)
+    said = await observer.verify()
     assert said == ("answers; Gitea 1.25.1" if server.kind == "gitea" else "answers, as alice")
 
 

@@ -26,9 +26,11 @@ from hermes_agent.core.settings.sources import SourceSettings
 from hermes_agent.core.tools import Tool
 from hermes_agent.tools.sources.changes import what_changed
 from hermes_agent.tools.sources.cluster.credentials import login
+from hermes_agent.tools.sources.cluster.objects import cleaned
 from hermes_agent.tools.sources.cluster.problems import policy_lines
-from hermes_agent.tools.sources.connection import configured
-from hermes_agent.tools.sources.kubernetes import kubernetes, server, verify
+from hermes_agent.tools.sources.cluster.workloads import differences
+from hermes_agent.tools.sources.kubernetes import kubernetes, server
+from hermes_agent.tools.sources.redaction import HIDDEN
 from tests.support.calls import caller
 from tests.support.cluster import cluster
 from tests.support.recorded_wire import answering, of_file, replay
@@ -98,7 +100,7 @@ async def record(into: dict[str, Any], forward: Callable[..., Any]) -> float:
             observer.sources["prod"] = kubeconfig(Path(folder), url, {"token": "x"})
             for tool, given in ASKED:
                 await observer.call(tool, **given)
-            await verify(configured(observer.context(), ["kubernetes"])[0])
+            await observer.verify()
     return now
 
 
@@ -203,6 +205,30 @@ async def test_objects_are_found_by_what_is_in_their_yaml(prod: Observer) -> Non
     assert "image: shop/search:2.0-typo" in result.text
 
 
+def test_a_note_with_all_of_a_secret_is_not_shown() -> None:
+    notes = {"kapp.k14s.io/original": '{"data":{"url":"aHVudGVyMg=="}}', "team": "shop"}
+    secret = {
+        "kind": "Secret",
+        "metadata": {"name": "db", "annotations": notes},
+        "data": {"url": "x"},
+    }
+    shown = cleaned(secret)
+    assert shown["metadata"]["annotations"] == {"kapp.k14s.io/original": HIDDEN, "team": "shop"}
+    assert shown["data"] == {"url": HIDDEN}
+
+
+def test_only_secrets_are_hidden_where_templates_differ() -> None:
+    def template(tag: str) -> dict[str, Any]:
+        args = ["--db-password", f"hunter{tag}", "-v", tag]
+        return {"spec": {"containers": [{"name": "auth", "image": f"auth:{tag}", "args": args}]}}
+
+    assert differences(template("1"), template("2")) == [
+        "- containers[auth].image: auth:1 → auth:2",
+        "- containers[auth].args[1]: changed (not shown)",
+        "- containers[auth].args[3]: 1 → 2",
+    ]
+
+
 @pytest.mark.parametrize(("policy", "line"), [
     ({"ingress": [{"from": [{"podSelector": {"matchLabels": {"tier": "in"}}}],
                    "ports": [{"port": 80}]}]}, "lets in only pods tier=in, port 80"),
@@ -227,8 +253,7 @@ async def test_what_changed_knows_rollouts_and_ends_of_containers(prod: Observer
 
 
 async def test_the_source_says_which_version_it_is(prod: Observer) -> None:
-    [source] = configured(prod.context(), ["kubernetes"])
-    assert await verify(source) == "answers; Kubernetes v1.20.2; 1 nodes"
+    assert await prod.verify() == "answers; Kubernetes v1.20.2; 1 nodes"
 
 
 @pytest.mark.slow
@@ -263,9 +288,10 @@ async def test_a_login_program_of_the_kubeconfig_gives_the_token(
     observer.sources["prod"] = kubeconfig(
         tmp_path, "http://127.0.0.1:1", {"exec": {"command": "./login"}}
     )
-    [source] = configured(observer.context(), ["kubernetes"])
     for _ in range(2):
-        found = await login(source, {"PATH": "/usr/bin:/bin", "HOME": "/h", "OPENAI_KEY": "sk"})
+        found = await login(
+            observer.source(), {"PATH": "/usr/bin:/bin", "HOME": "/h", "OPENAI_KEY": "sk"}
+        )
         assert found.token == "from-/h-"
     assert (tmp_path / "runs").read_text() == "run\n"
 
@@ -280,9 +306,8 @@ async def test_a_login_that_fails_is_told_in_a_sentence(
     observer: Observer, tmp_path: Path, user: dict[str, Any], trouble: str
 ) -> None:
     observer.sources["prod"] = kubeconfig(tmp_path, "https://127.0.0.1:1", user)
-    [source] = configured(observer.context(), ["kubernetes"])
     with pytest.raises(ToolError, match=trouble) as caught:
-        await login(source, {"PATH": "/usr/bin:/bin"})
+        await login(observer.source(), {"PATH": "/usr/bin:/bin"})
     assert caught.value.hint
 
 
@@ -336,9 +361,8 @@ async def test_a_certificate_of_the_kubeconfig_is_a_login(
         config["clusters"][0]["cluster"]["certificate-authority"] = "certificate"
         path.write_text(yaml.safe_dump(config))
         observer.sources["prod"] = source
-        [found] = configured(observer.context(), ["kubernetes"])
-        assert await verify(found) == "answers; Kubernetes v1.34.1; it may not list nodes"
+        assert await observer.verify() == "answers; Kubernetes v1.34.1; it may not list nodes"
         del config["users"][0]["user"]["client-key"]
         path.write_text(yaml.safe_dump(config))
         with pytest.raises(ToolError, match="cannot reach"):
-            await verify(found)
+            await observer.verify()

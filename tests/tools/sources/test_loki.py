@@ -9,8 +9,7 @@ import pytest
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceSettings
 from hermes_agent.tools.sources.changes import what_changed
-from hermes_agent.tools.sources.connection import configured
-from hermes_agent.tools.sources.loki import loki, verify
+from hermes_agent.tools.sources.loki import loki
 from tests.support.model_server import ModelServer, Raw, Received
 from tests.support.sources import Observer
 
@@ -101,8 +100,7 @@ async def test_a_wrong_query_is_told(logs: Observer, query: str, said: str) -> N
 
 
 async def test_the_tenant_is_a_header(logs: Observer) -> None:
-    [source] = configured(logs.context(), ["loki"])
-    assert await verify(source) == "answers; 2 labels in the last hour"
+    assert await logs.verify() == "answers; 2 labels in the last hour"
     logs.secrets = {"TENANT": "other"}
     with pytest.raises(ToolError, match="refuses access"):
         await logs.call(loki, action="labels")

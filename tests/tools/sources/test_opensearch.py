@@ -8,8 +8,7 @@ import pytest
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceSettings
 from hermes_agent.tools.sources.changes import what_changed
-from hermes_agent.tools.sources.connection import configured
-from hermes_agent.tools.sources.opensearch import opensearch, verify
+from hermes_agent.tools.sources.opensearch import opensearch
 from tests.support.model_server import ModelServer, Raw, Received
 from tests.support.sources import Observer
 
@@ -109,5 +108,4 @@ async def test_what_is_refused_is_told(logs: Observer, given: dict[str, str], sa
 
 
 async def test_a_source_says_what_it_is(logs: Observer) -> None:
-    [source] = configured(logs.context(), ["opensearch"])
-    assert await verify(source) == "answers; opensearch 2.19.1, 4 documents in logs-*"
+    assert await logs.verify() == "answers; opensearch 2.19.1, 4 documents in logs-*"

@@ -2,9 +2,8 @@
 
 import ssl
 import subprocess
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import msgspec
@@ -12,6 +11,7 @@ import pytest
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.tools.sources.probe import probe
+from tests.support.recorded_wire import serving
 from tests.support.sources import Observer, free_port
 
 
@@ -26,20 +26,14 @@ class _Shop(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
 
-def _served(server: ThreadingHTTPServer) -> Iterator[int]:
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server.server_port
-    server.shutdown()
-    server.server_close()
+@pytest.fixture
+def shop() -> Iterator[str]:
+    with serving(_Shop) as url:
+        yield url
 
 
 @pytest.fixture
-def shop() -> Iterator[int]:
-    yield from _served(ThreadingHTTPServer(("127.0.0.1", 0), _Shop))
-
-
-@pytest.fixture
-def expiring(tmp_path: Path) -> Iterator[int]:
+def expiring(tmp_path: Path) -> Iterator[str]:
     """A server with a certificate that nobody signed, valid for three days."""
     make = [
         "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
@@ -47,15 +41,14 @@ def expiring(tmp_path: Path) -> Iterator[int]:
         "-addext", "subjectAltName=DNS:localhost",
     ]  # fmt: skip
     subprocess.run(make, cwd=tmp_path, check=True, capture_output=True)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Shop)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "cert.pem", tmp_path / "key.pem")
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    yield from _served(server)
+    with serving(_Shop, context) as url:
+        yield url
 
 
-async def test_a_page_is_told_with_status_redirect_and_body(observer: Observer, shop: int) -> None:
-    result = await observer.call(probe, target=f"http://127.0.0.1:{shop}/old")
+async def test_a_page_is_told_with_status_redirect_and_body(observer: Observer, shop: str) -> None:
+    result = await observer.call(probe, target=f"{shop}/old")
     assert (result.data["ok"], result.data["status"]) == (False, 503)
     assert "/new" in result.text
     assert "retry-after" in result.text
@@ -63,9 +56,11 @@ async def test_a_page_is_told_with_status_redirect_and_body(observer: Observer, 
 
 
 async def test_a_certificate_is_told_with_its_end_and_why_it_is_not_trusted(
-    observer: Observer, expiring: int
+    observer: Observer, expiring: str
 ) -> None:
-    result = await observer.call(probe, target=f"localhost:{expiring}", action="tls")
+    result = await observer.call(
+        probe, target=expiring.replace("127.0.0.1", "localhost"), action="tls"
+    )
     assert result.data["ok"] is False
     assert result.data["days"] in (2, 3)
     assert "self-signed" in result.text
@@ -81,10 +76,10 @@ async def test_a_closed_port_and_a_name_that_is_not_there_are_answers(observer: 
     assert "cannot find it" in unknown.text
 
 
-async def test_an_address_that_is_refused_is_not_asked(observer: Observer, shop: int) -> None:
+async def test_an_address_that_is_refused_is_not_asked(observer: Observer, shop: str) -> None:
     def refuse(_host: str, _address: str, _public: bool) -> bool:
         return False
 
     context = msgspec.structs.replace(observer.context(), reach=refuse)
     with pytest.raises(ToolError, match="it is refused"):
-        await probe._bare(context, f"127.0.0.1:{shop}", "port")
+        await probe._bare(context, shop, "port")

@@ -7,8 +7,7 @@ import pytest
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceSettings
 from hermes_agent.tools.sources.changes import what_changed
-from hermes_agent.tools.sources.connection import configured
-from hermes_agent.tools.sources.prometheus import prometheus, verify
+from hermes_agent.tools.sources.prometheus import prometheus
 from tests.support.sources import Observer, answers, free_port, server
 
 CONFIG = """
@@ -94,8 +93,7 @@ async def test_a_wrong_query_says_what_prometheus_says(metrics: Observer) -> Non
 
 
 async def test_a_source_says_that_it_answers(metrics: Observer) -> None:
-    [source] = configured(metrics.context(), ["prometheus"])
-    assert await verify(source) == "answers; 2 targets"
+    assert await metrics.verify() == "answers; 2 targets"
 
 
 async def test_without_a_source_the_way_to_one_is_told(observer: Observer) -> None:

@@ -30,7 +30,8 @@ _OPTIONS = {
     "context": "the context in the kubeconfig",
     "index": "the index in which `opensearch` looks",
 }
-
+_WEB = ("http", "https")
+_SCHEMES = {"http": _WEB, "https": _WEB, "redis": ("redis", "rediss", "tcp")}
 _LOGIN = dict.fromkeys(("postgresql", "mysql"), "/DATABASE --user USER --password")
 
 
@@ -125,7 +126,7 @@ def _entry(options: argparse.Namespace, name: str) -> dict[str, Any]:
     url = options.url
     if not url and options.kind == "kubernetes":
         url = row.load().server(options.kubeconfig, options.context, os.environ)
-    allowed = ("http", "https") if scheme in ("http", "https") else (scheme, "tcp")
+    allowed = _SCHEMES.get(scheme, (scheme, "tcp"))
     if url.partition("://")[0] not in allowed or "://" not in url:
         raise UsageError(f"not an address of {options.kind}: {url!r}", f"such as {row.example}")
     if "@" in url.partition("://")[2].partition("/")[0]:

@@ -15,7 +15,7 @@ SecretName = Annotated[str, Meta(
     pattern=r"^(secret:[A-Za-z_]\w*)?$", description="`secret:` and the name of a secret"
 )]  # fmt: skip
 
-_SECRET = re.compile(r"secret:([A-Za-z_]\w*)")
+SECRET_REFERENCE = re.compile(r"secret:([A-Za-z_]\w*)")
 
 
 class SourceSettings(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -58,4 +58,4 @@ class SourceSettings(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     def secrets(self) -> tuple[str, ...]:
         """The names of the secrets it uses."""
         values = (self.password, self.token, *self.headers.values())
-        return tuple(name for value in values for name in _SECRET.findall(value))
+        return tuple(name for value in values for name in SECRET_REFERENCE.findall(value))

@@ -1,5 +1,6 @@
 """Alertmanager: alerts in groups, and silences."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -12,12 +13,13 @@ from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import RecoveryResult, ToolContext, tool
 from hermes_agent.tools.sources.connection import Source, pick
 from hermes_agent.tools.sources.prometheus import labels
-from hermes_agent.tools.sources.results import Change, answer, table
+from hermes_agent.tools.sources.results import Change, answer, left_out, table
 from hermes_agent.tools.sources.times import Window, iso, parsed, stamp
 
 GROUPS = 20
 """How many groups of alerts are shown, and below how many alerts of each."""
 ALERTS = 10
+_MATCHER = re.compile(r"\s*([^\s=!][^=!]*)(=~|!~|!=|=)(.*)", re.DOTALL)
 HINT = 'such as alertname="ShopDown", instance=~"web-.*" or severity!="info"'
 
 
@@ -55,8 +57,7 @@ async def _alerts(source: Source, matchers: tuple[str, ...]) -> ToolResult:
         ]  # fmt: skip
         head = f"\n{name}, to {', '.join(dict.fromkeys(receivers))}: {len(alerts)}"
         parts += [head, table(("state", "alert", "since", "summary"), rows, ALERTS)]
-    if len(order) > GROUPS:
-        parts.append(f"… and {len(order) - GROUPS} more groups")
+    parts += left_out(order, GROUPS, "groups")
     return answer(source, "\n".join(parts), {"alerts": len(once), "groups": len(groups)})
 
 
@@ -97,19 +98,12 @@ async def _get(source: Source, path: str, matchers: tuple[str, ...] = ()) -> Any
 
 
 def _matcher(text: str) -> dict[str, Any]:
-    name, sign, value = _split(text)
-    value = value.strip()
+    if (found := _MATCHER.fullmatch(text)) is None:
+        raise ToolError(f"not a valid matcher: {text!r}", HINT, "changed")
+    name, sign, value = (part.strip() for part in found.groups())
     if len(value) > 1 and value[0] == value[-1] == '"':
         value = value[1:-1].replace('\\"', '"').replace("\\\\", "\\")
-    return {"name": name.strip(), "value": value, "isRegex": "~" in sign, "isEqual": sign[0] == "="}
-
-
-def _split(text: str) -> tuple[str, str, str]:
-    at = next((at for at, letter in enumerate(text) if letter in "=!"), 0)
-    for sign in ("=~", "!~", "!=", "="):
-        if at and text.startswith(sign, at) and text[:at].strip():
-            return text[:at], sign, text[at + len(sign) :]
-    raise ToolError(f"not a valid matcher: {text!r}", HINT, "changed")
+    return {"name": name, "value": value, "isRegex": "~" in sign, "isEqual": sign[0] == "="}
 
 
 async def _recover(
@@ -202,7 +196,7 @@ async def _expire(source: Source, id: str) -> ToolResult:
     return answer(source, f"silence {id} is expired", {"id": id, "matchers": _matchers(silence)})
 
 
-async def changes(source: Source, span: Window) -> list[Change]:
+async def changes(source: Source, _span: Window) -> list[Change]:
     """Alerts that began, silences that began or ended early."""
     found = [
         Change(parsed(one["startsAt"]), f"alert began: {labels(one['labels'])}",
@@ -214,7 +208,7 @@ async def changes(source: Source, span: Window) -> list[Change]:
         found.append(Change(parsed(one["startsAt"]), f"silence began: {what}", one["createdBy"]))
         if one["status"]["state"] == "expired":
             found.append(Change(parsed(one["endsAt"]), f"silence ended: {what}", one["createdBy"]))
-    return [one for one in found if span.start <= one.time <= span.end]
+    return found
 
 
 async def verify(source: Source) -> str:

@@ -1,7 +1,6 @@
 """Argo CD: what its applications run, what is out of sync, and what was deployed when."""
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -11,12 +10,13 @@ from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
 from hermes_agent.tools.sources.cluster.objects import cleaned
 from hermes_agent.tools.sources.cluster.workloads import differences
-from hermes_agent.tools.sources.connection import Source, pick
-from hermes_agent.tools.sources.results import Change, answer, table
+from hermes_agent.tools.sources.connection import Source, pick, required
+from hermes_agent.tools.sources.results import Change, answer, left_out, table
 from hermes_agent.tools.sources.times import Window, parsed, stamp
 
 DEPLOYS, RESOURCES, LINES = 10, 40, 15
 MESSAGE_CHARS = 500
+FAILED = ("Failed", "Error")
 Application = Mapping[str, Any]
 
 
@@ -33,15 +33,14 @@ async def argocd(
     one = pick(context, source, "argocd")
     if action == "applications":
         return await _applications(one, name)
-    if not name:
-        raise ToolError("`name` is empty", "the name of an application", "changed")
+    found = await _found(one, required(name, "name", "the name of an application"))
     match action:
         case "application":
-            return _application(one, await _found(one, name))
+            return _application(one, found)
         case "diff":
-            return await _diff(one, await _found(one, name))
+            return await _diff(one, found)
         case "history":
-            return await _history(one, await _found(one, name))
+            return await _history(one, found)
 
 
 async def _all(source: Source) -> list[Application]:
@@ -58,14 +57,13 @@ async def _found(source: Source, name: str) -> Application:
 
 
 def problems(one: Application) -> list[str]:
-    status = one.get("status", {})
+    status, operation, found = one.get("status", {}), _operation(one), []
     sync, health = status.get("sync", {}), status.get("health", {})
-    operation, found = status.get("operationState") or {}, []
     if health.get("status") not in (None, "Healthy"):
         found.append(": ".join(part for part in (health["status"], health.get("message")) if part))
     if sync.get("status") not in (None, "Synced"):
         found.append(sync["status"])
-    if operation.get("phase") in ("Failed", "Error"):
+    if operation.get("phase") in FAILED:
         said = shortened(operation.get("message", ""), MESSAGE_CHARS)
         found.append(f"the last sync failed: {said}")
     found += [
@@ -73,6 +71,10 @@ def problems(one: Application) -> list[str]:
         for each in status.get("conditions") or []
     ]
     return found
+
+
+def _operation(one: Application) -> Mapping[str, Any]:
+    return one.get("status", {}).get("operationState") or {}
 
 
 def revision(part: Mapping[str, Any]) -> str:
@@ -86,7 +88,7 @@ async def _applications(source: Source, part: str) -> ToolResult:
     every.sort(key=lambda one: (not problems(one), one["metadata"]["name"]))
     rows, bad = [], []
     for one in every:
-        status, operation = one.get("status", {}), one.get("status", {}).get("operationState") or {}
+        status, operation = one.get("status", {}), _operation(one)
         finished = operation.get("finishedAt") or ""
         rows.append((
             one["metadata"]["name"], status.get("health", {}).get("status"),
@@ -103,8 +105,7 @@ async def _applications(source: Source, part: str) -> ToolResult:
 
 
 def _application(source: Source, one: Application) -> ToolResult:
-    status, spec = one.get("status", {}), one["spec"]
-    operation = status.get("operationState") or {}
+    status, spec, operation = one.get("status", {}), one["spec"], _operation(one)
     sources = spec.get("sources") or [spec.get("source") or {}]
     lines = [f"application {one['metadata']['name']}"]
     lines += [f"problem: {text}" for text in problems(one)]
@@ -115,17 +116,15 @@ def _application(source: Source, one: Application) -> ToolResult:
     if operation:
         lines.append(f"last operation: {operation.get('phase')}, {operation.get('startedAt')}")
         for each in (operation.get("syncResult") or {}).get("resources") or []:
-            if each.get("status") == "SyncFailed" or each.get("hookPhase") in ("Failed", "Error"):
-                lines.append(
-                    f"- {_name(each)}: {shortened(each.get('message', ''), MESSAGE_CHARS)}"
-                )
+            if each.get("status") == "SyncFailed" or each.get("hookPhase") in FAILED:
+                said = shortened(each.get("message", ""), MESSAGE_CHARS)
+                lines.append(f"- {_name(each)}: {said}")
+    states = ((each, each.get("health") or {}) for each in status.get("resources") or [])
     rows = [
-        (each.get("status"), (each.get("health") or {}).get("status"), _name(each),
-         (each.get("health") or {}).get("message"))
-        for each in status.get("resources") or []
-        if each.get("status") != "Synced"
-        or (each.get("health") or {}).get("status") not in (None, "Healthy")
-    ]  # fmt: skip
+        (each.get("status"), health.get("status"), _name(each), health.get("message"))
+        for each, health in states
+        if each.get("status") != "Synced" or health.get("status") not in (None, "Healthy")
+    ]
     if rows:
         lines += ["", table(("sync", "health", "resource", "message"), rows, RESOURCES)]
     images = (status.get("summary") or {}).get("images") or []
@@ -145,14 +144,14 @@ async def _diff(source: Source, application: Application) -> ToolResult:
     found = await source.get(f"/api/v1/applications/{name}/managed-resources")
     lines, count = [], 0
     for one in found.get("items") or []:
-        live = json.loads(one.get("normalizedLiveState") or one.get("liveState") or "null")
-        wanted = json.loads(one.get("predictedLiveState") or one.get("targetState") or "null")
+        live = source.read(one.get("normalizedLiveState") or one.get("liveState") or "null")
+        wanted = source.read(one.get("predictedLiveState") or one.get("targetState") or "null")
         changed = _changed(live, wanted)
         if changed:
             count += 1
             lines.append(f"{_name(one)}:")
             lines += changed[:LINES]
-            lines += [f"… and {len(changed) - LINES} more"] if len(changed) > LINES else []
+            lines += left_out(changed, LINES)
     head = f"{name}: {count} objects differ (live → Git)"
     return answer(source, "\n".join([head, *lines]), {"objects": count})
 
@@ -197,26 +196,23 @@ async def _commit(source: Source, one: Application, deploy: Mapping[str, Any]) -
     reply, data = await source.reply("GET", path)
     if not reply.is_success:
         return "", ""
-    said = json.loads(data)
+    said = source.read(data)
     return said.get("author", ""), said.get("message", "").partition("\n")[0]
 
 
-async def changes(source: Source, span: Window) -> list[Change]:
+async def changes(source: Source, _span: Window) -> list[Change]:
     """Deployments, and syncs that failed."""
     found = []
     for one in await _all(source):
-        name, status = one["metadata"]["name"], one.get("status", {})
+        name = one["metadata"]["name"]
         link = f"{source.settings.url.rstrip('/')}/applications/{name}"
-        for each in status.get("history") or []:
-            at = parsed(each.get("deployedAt") or "")
-            if span.start <= at <= span.end:
-                what = f"application {name} was deployed at {revision(each)}"
-                found.append(Change(at, what, _who(each), link))
-        operation = status.get("operationState") or {}
-        at = parsed(operation.get("finishedAt") or "")
-        if operation.get("phase") in ("Failed", "Error") and span.start <= at <= span.end:
-            said = shortened(operation.get("message", ""), 200)
-            found.append(Change(at, f"sync of {name} failed: {said}", "", link))
+        for each in one.get("status", {}).get("history") or []:
+            what = f"application {name} was deployed at {revision(each)}"
+            found.append(Change(parsed(each.get("deployedAt")), what, _who(each), link))
+        operation = _operation(one)
+        if operation.get("phase") in FAILED:
+            what = f"sync of {name} failed: {shortened(operation.get('message', ''), 200)}"
+            found.append(Change(parsed(operation.get("finishedAt")), what, "", link))
     return found
 
 

@@ -6,11 +6,12 @@ from collections.abc import Awaitable
 from typing import Annotated
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, configured
+from hermes_agent.tools.sources.connection import ODD, Source, configured
 from hermes_agent.tools.sources.machine_changes import machine_changes
 from hermes_agent.tools.sources.registry import TYPES
 from hermes_agent.tools.sources.results import Change, answer, timeline
@@ -36,7 +37,8 @@ async def what_changed(
     of errors), or only in the named ones; `machine` is the machine. Needs no source."""
     at, now = moment(around, context.clock()), context.clock()
     span = Window(at - minutes * 60, min(at + minutes * 60, max(now, at)))
-    known = {one.name: one for one in configured(context, tuple(TYPES))} if _any(context) else {}
+    enabled = any(one.enabled for one in context.settings.sources.values())
+    known = {one.name: one for one in configured(context, tuple(TYPES))} if enabled else {}
     if unknown := set(sources) - {*known, MACHINE}:
         hint = f"sources: {', '.join([MACHINE, *known])}"
         raise ToolError(f"no source called {', '.join(sorted(unknown))}", hint, "changed")
@@ -44,12 +46,10 @@ async def what_changed(
     answers = await asyncio.gather(
         *(_asked(_changes(context, known.get(name), span)) for name in names)
     )
-    found = [
-        Change(change.time, f"{name}: {change.what}", change.who, change.link)
-        for name, (changes, _) in zip(names, answers, strict=True)
-        for change in changes
-    ]
     both = list(zip(names, answers, strict=True))
+    found = [
+        replace(one, what=f"{name}: {one.what}") for name, (changes, _) in both for one in changes
+    ]
     notes = [f"{name} was not searched: {why}" for name, (_, why) in both if why]
     quiet = [name for name, (changes, why) in both if not changes and not why]
     notes += [f"nothing in: {', '.join(quiet)}"] if quiet else []
@@ -57,14 +57,11 @@ async def what_changed(
     return answer("what_changed", text, {"changes": len(found)}, notes)
 
 
-def _any(context: ToolContext) -> bool:
-    return any(one.enabled for one in context.settings.sources.values())
-
-
 async def _changes(context: ToolContext, source: Source | None, span: Window) -> list[Change]:
     if source is None:
         return await machine_changes(context, span)
-    return list(await TYPES[source.settings.kind].load().changes(source, span))
+    found = await TYPES[source.settings.kind].load().changes(source, span)
+    return [one for one in found if one.time in span]
 
 
 async def _asked(changes: Awaitable[list[Change]]) -> tuple[list[Change], str]:
@@ -76,6 +73,6 @@ async def _asked(changes: Awaitable[list[Change]]) -> tuple[list[Change], str]:
         return [], error.message
     except TimeoutError:
         return [], f"it took longer than {SECONDS:.0f} s"
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+    except ODD:
         log.info("a source answers oddly", exc_info=True)
         return [], "its answer does not have the expected form"

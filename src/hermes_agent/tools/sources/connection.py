@@ -4,26 +4,30 @@ import asyncio
 import json
 import re
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
+from urllib.parse import SplitResult, urlsplit
 
 import httpx
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes_agent.core.errors import Retry, ToolError
 from hermes_agent.core.protocols import Clock
-from hermes_agent.core.settings.sources import SourceKind, SourceSettings
+from hermes_agent.core.settings.sources import SECRET_REFERENCE, SourceKind, SourceSettings
 from hermes_agent.core.text.format import shortened
 from hermes_agent.core.text.terminal import clean
 from hermes_agent.core.tools import EgressCheck, ToolContext
+from hermes_agent.tools.sources.registry import TYPES
 from hermes_agent.tools.web.client import BoundedBody
 
 ANSWER_BYTES = 20_000_000
 TROUBLE_CHARS = 300
 ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What reading an answer raises that does not have the expected form."""
-_SECRET = re.compile(r"secret:([A-Za-z_]\w*)")
+Asked = TypeVar("Asked")
 
 
 class Source(Struct, frozen=True):
@@ -43,13 +47,16 @@ class Source(Struct, frozen=True):
     async def fetch(self, method: str, path: str, **request: Any) -> Any:
         """The answer's JSON. `path` is appended to the source's address; `request` has httpx's own
         options."""
-        text = await self.text(method, path, **request)
+        return self.read(await self.text(method, path, **request))
+
+    def read(self, text: str | bytes) -> Any:
+        """The JSON of an answer; None if it is empty."""
         try:
             return json.loads(text) if text.strip() else None
         except (ValueError, RecursionError):
-            raise ToolError(
-                f"{self.label} did not answer with JSON: {quoted(text)}", retry="changed"
-            ) from None
+            said = text.decode(errors="replace") if isinstance(text, bytes) else text
+            what = f"{self.label} did not answer with JSON: {quoted(said)}"
+            raise ToolError(what, retry="changed") from None
 
     async def text(self, method: str, path: str, **request: Any) -> str:
         answer, data = await self.reply(method, path, **request)
@@ -57,75 +64,86 @@ class Source(Struct, frozen=True):
         self.refuse(answer, text)
         return text
 
-    async def reply(self, method: str, path: str, **request: Any) -> tuple[httpx.Response, bytes]:
+    async def reply(
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        auth: tuple[str, str] | None = None,
+        verify: ssl.SSLContext | None = None,
+        **request: Any,
+    ) -> tuple[httpx.Response, bytes]:
         """The answer, whatever its status, and its content."""
-        url, where = self.settings.url.rstrip("/") + path, {}
-        if self.settings.url.startswith("unix://"):
-            url, where = f"http://localhost{path}", {"socket": self.settings.url[7:]}
-        seconds = self.settings.timeout_seconds
-        headers = {**self._headers(), **request.pop("headers", {})}
-        auth = (
-            (self.settings.user, self.secret(self.settings.password))
-            if self.settings.user
-            else None
-        )
-        own = request.pop("verify", None)
-        verify = (own or tls(self.settings.ca_file)) if url.startswith("https:") else False
+        settings, label, where = self.settings, self.label, {}
+        setting = f"`hermes config set sources.{self.name}.url"
+        example = f"{setting} {TYPES[settings.kind].example}`"
+        if not settings.url:
+            raise ToolError(f"{label} has no address", example, "never")
+        url, seconds = settings.url.rstrip("/") + path, settings.timeout_seconds
+        if url.startswith("unix://"):
+            url, where = f"http://localhost{path}", {"socket": settings.url[7:]}
+        if settings.user:
+            auth = (settings.user, self.secret(settings.password))
+        sent = {**self._headers(), **headers}
+        trust = (verify or tls(settings.ca_file)) if url.startswith("https:") else False
         try:
             async with (
                 asyncio.timeout(seconds),
-                self.http(
-                    timeout=seconds, verify=verify, follow_redirects=False, **where
-                ) as client,
-                client.stream(method, url, headers=headers, auth=auth, **request) as answer,
+                self.http(timeout=seconds, verify=trust, follow_redirects=False, **where) as client,
+                client.stream(method, url, headers=sent, auth=auth, **request) as answer,
             ):
                 body = BoundedBody(answer.headers.get("content-encoding", ""), ANSWER_BYTES)
                 async for piece in answer.aiter_raw():
                     body.add(piece)
                     if body.cut:
-                        raise ToolError(
-                            f"{self.label} answers with more than {ANSWER_BYTES // 1_000_000} MB",
-                            "ask for less: a shorter time or fewer series", "changed",
-                        )  # fmt: skip
+                        what = f"{label} answers with more than {ANSWER_BYTES // 1_000_000} MB"
+                        hint = "ask for less: a shorter time or fewer series"
+                        raise ToolError(what, hint, "changed")
         except (TimeoutError, httpx.TimeoutException):
-            raise ToolError(
-                f"{self.label} took longer than {seconds:.0f} s", retry="same"
-            ) from None
+            raise ToolError(f"{label} took longer than {seconds:.0f} s", retry="same") from None
         except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-            hint = f"`hermes config set sources.{self.name}.url URL`"
-            raise ToolError(
-                f"{self.label} has an invalid address: {error}", hint, "never"
-            ) from None
+            raise ToolError(f"{label} has an invalid address: {error}", example, "never") from None
         except (httpx.LocalProtocolError, UnicodeError):  # what it says has the header in it
-            what = f"a header for {self.label} has characters that HTTP does not allow"
+            what = f"a header for {label} has characters that HTTP does not allow"
             raise ToolError(what, "check its headers and secrets", "never") from None
         except (httpx.HTTPError, ssl.SSLError) as error:  # TLS 1.3 refuses logins late
-            what = str(error) or error.__class__.__name__
-            hint = (
-                f"does it run? `hermes config set sources.{self.name}.url URL` changes its address"
-            )
-            raise ToolError(f"cannot reach {self.label}: {what}", hint, "same") from None
+            what = f"cannot reach {label}: {str(error) or type(error).__name__}"
+            hint = f"does it run? {setting} URL` changes its address"
+            raise ToolError(what, hint, "same") from None
         return answer, bytes(body.data)
+
+    def at(self, url: str) -> "Source":
+        """The same with another address."""
+        return replace(self, settings=replace(self.settings, url=url))
 
     def secret(self, reference: str) -> str:
         """Replace each `secret:NAME` of a text; `ToolError` if one is not set."""
 
         def value(found: re.Match[str]) -> str:
             if (known := self.secrets.get(found[1])) is None:
-                raise ToolError(
-                    f"the secret {found[1]} of {self.label} is not set",
-                    f"set {found[1]} in the home's .env",
-                    "never",
-                )
+                what = f"the secret {found[1]} of {self.label} is not set"
+                raise ToolError(what, f"set {found[1]} in the home's .env", "never")
             return known
 
-        return _SECRET.sub(value, reference)
+        return SECRET_REFERENCE.sub(value, reference)
 
-    def check_reach(self, address: str = "") -> None:
+    def check_reach(self) -> None:
         """For what does not go over HTTP: refuse a host that a rule denies."""
         host = self.settings.destination
-        if host and not self.reach(host, address or host, False):
+        if host and not self.reach(host, host, False):
             raise ToolError(f"a rule denies connections to {host!r}", retry="never")
+
+    def parts(self) -> SplitResult:
+        """Of the address, for what does not go over HTTP."""
+        try:
+            found = urlsplit(self.settings.url)
+            _ = found.port
+        except ValueError as error:
+            raise ToolError(
+                f"{self.label} has an invalid address: {error}", retry="never"
+            ) from None
+        return found
 
     @property
     def label(self) -> str:
@@ -145,10 +163,8 @@ class Source(Struct, frozen=True):
             hint = f"check its token or password: `hermes sources test {self.name}`"
             raise ToolError(f"{self.label} refuses access ({status})", hint, "never")
         if answer.is_redirect:
-            where = answer.headers.get("location", "")
-            raise ToolError(
-                f"{self.label} redirects to {quoted(where)}", "set that as its url", "never"
-            )
+            what = f"{self.label} redirects to {quoted(answer.headers.get('location', ''))}"
+            raise ToolError(what, "set that as its url", "never")
         what = quoted(text or answer.reason_phrase)
         retry: Retry = "same" if status in (429, 502, 503, 504) else "changed"
         raise ToolError(f"{self.label} answers {status}: {what}", retry=retry)
@@ -196,3 +212,18 @@ def pick(context: ToolContext, name: str, *kinds: SourceKind) -> Source:
         if not name or one.name == name:
             return one
     raise ToolError(f"no source called {name!r}", f"of the kind {kind}: {names}", "changed")
+
+
+def required(value: str, name: str, hint: str) -> str:
+    """An argument that may not be empty."""
+    if not value.strip():
+        raise ToolError(f"`{name}` is empty", hint, "changed")
+    return value
+
+
+async def attempted(answer: Awaitable[Asked]) -> Asked | ToolError:
+    """What is awaited, or why it cannot be had, where that is no reason to give up."""
+    try:
+        return await answer
+    except ToolError as error:
+        return error

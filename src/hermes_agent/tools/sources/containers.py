@@ -1,25 +1,20 @@
 """Containers of Docker or Podman, through the engine's socket. It changes nothing."""
 
 import asyncio
-import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import yaml
 from msgspec import Meta
-from msgspec.structs import replace
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, pick
-from hermes_agent.tools.sources.redaction import (
-    text_without_secrets,
-    variables_without_secrets,
-    without_secrets,
-)
+from hermes_agent.tools.sources.connection import Source, attempted, pick, required
+from hermes_agent.tools.sources.redaction import text_without_secrets, without_secrets
 from hermes_agent.tools.sources.results import Change, answer, size, table
 from hermes_agent.tools.sources.times import Window, parsed, stamp, window
 
@@ -55,9 +50,9 @@ async def containers(
         case "list":
             return await _list(one, name)
         case "inspect":
-            return await _inspect(one, _needed(name))
+            return await _inspect(one, name)
         case "logs":
-            return await _logs(one, _needed(name), window(since, until, now), limit)
+            return await _logs(one, name, window(since, until, now), limit)
         case "stats":
             return await _stats(one, name, limit)
         case "events":
@@ -67,33 +62,24 @@ async def containers(
 def connect(source: Source) -> Source:
     """With the address as HTTP knows it."""
     url = source.settings.url
-    if not url:
-        hint = f"`hermes config set sources.{source.name}.url unix:///var/run/docker.sock`"
-        raise ToolError(f"{source.label} has no address", hint, "never")
     if url.startswith("tcp://"):
         secure = "https" if source.settings.ca_file or url.endswith(":2376") else "http"
-        url = f"{secure}{url.removeprefix('tcp')}"
-        return replace(source, settings=replace(source.settings, url=url))
+        return source.at(f"{secure}{url.removeprefix('tcp')}")
     return source
 
 
-def _needed(name: str) -> str:
-    if not name:
-        raise ToolError("`name` is empty", "the name or id of a container: `list`", "changed")
-    return name
-
-
-async def _found(source: Source, name: str) -> Mapping[str, Any]:
+async def _found(source: Source, name: str) -> Any:
     """What the engine knows of a container; a name that is wrong is answered with similar ones."""
-    answered, data = await source.reply("GET", f"/containers/{name}/json")
+    required(name, "name", "the name or id of a container: `list`")
+    path = f"/containers/{quote(name.removeprefix('/'), safe='')}/json"
+    answered, data = await source.reply("GET", path)
     if answered.status_code == 404:
         names = [_name(one) for one in await source.get("/containers/json", {"all": "true"})]
         near = [one for one in names if name.lower() in one.lower()] or names
         hint = f"there are: {', '.join(near[:15]) or 'none'}"
         raise ToolError(f"there is no container {name!r}", hint, "changed")
     source.refuse(answered, data.decode(errors="replace"))
-    found: Mapping[str, Any] = json.loads(data)
-    return found
+    return source.read(data)
 
 
 def _name(one: Mapping[str, Any]) -> str:
@@ -121,7 +107,7 @@ def problems(one: Mapping[str, Any], now: float) -> list[str]:
         said = shortened(log[-1].get("Output") or "", 200)
         found.append(f"unhealthy, {health.get('FailingStreak', '?')} checks failed: {said}")
     restarts = one.get("RestartCount", 0)
-    if restarts and (found or now - parsed(state.get("StartedAt", "")) < RECENT_SECONDS):
+    if restarts and (found or now - parsed(state.get("StartedAt")) < RECENT_SECONDS):
         found.append(f"{restarts} restarts")
     return found
 
@@ -131,22 +117,19 @@ async def _list(source: Source, part: str) -> ToolResult:
         one for one in await source.get("/containers/json", {"all": "true"}) if part in _name(one)
     ]
     whole = await asyncio.gather(
-        *(source.get(f"/containers/{one['Id']}/json") for one in listed[:MOST]),
-        return_exceptions=True,  # one may have gone meanwhile
+        *(attempted(source.get(f"/containers/{one['Id']}/json")) for one in listed[:MOST])
     )
     rows, bad = [], []
     for one, known in zip(listed, whole, strict=False):
         if isinstance(known, ToolError):
-            continue
-        if isinstance(known, BaseException):
-            raise known
+            continue  # it has gone meanwhile
         trouble = problems(known, source.clock())
         labels = one.get("Labels") or {}
         service = "/".join(labels[key] for key in _SERVICE if labels.get(key))
         rows.append((not trouble, _name(one), service, one["Image"], one["Status"],
                      "; ".join(trouble)))  # fmt: skip
         if trouble and not known["State"].get("Running"):
-            bad.append((parsed(known["State"].get("FinishedAt", "")), known))
+            bad.append((parsed(known["State"].get("FinishedAt")), known))
     rows.sort()
     count = sum(not row[0] for row in rows)
     lines = [f"{count} of {len(rows)} containers are in trouble"]
@@ -171,7 +154,7 @@ async def _inspect(source: Source, name: str) -> ToolResult:
         "problems": problems(one, source.clock()), "restarts": one.get("RestartCount", 0),
         "command": [*(config.get("Entrypoint") or []), *(config.get("Cmd") or [])],
         "user": config.get("User"), "workdir": config.get("WorkingDir"),
-        "env": variables_without_secrets(config.get("Env") or []),
+        "env": config.get("Env"),
         "healthcheck": config.get("Healthcheck"), "labels": config.get("Labels"),
         "restart policy": (host.get("RestartPolicy") or {}).get("Name"),
         "limits": {
@@ -227,17 +210,15 @@ async def _logs(source: Source, name: str, span: Window, limit: int) -> ToolResu
 
 async def _stats(source: Source, part: str, limit: int) -> ToolResult:
     running = [one for one in await source.get("/containers/json") if part in _name(one)][:limit]
+    once = {"stream": "false"}
     measured = await asyncio.gather(
-        *(source.get(f"/containers/{one['Id']}/stats", {"stream": "false"}) for one in running),
-        return_exceptions=True,
+        *(attempted(source.get(f"/containers/{one['Id']}/stats", once)) for one in running)
     )
-    rows = []
-    for one, now in zip(running, measured, strict=True):
-        if isinstance(now, BaseException):
-            if not isinstance(now, ToolError):
-                raise now
-            continue
-        rows.append((*_use(now), _name(one)))
+    rows = [
+        (*_use(now), _name(one))
+        for one, now in zip(running, measured, strict=True)
+        if not isinstance(now, ToolError)
+    ]
     rows.sort(key=lambda row: -row[0])
     shown = [(row[-1], *row[1:-1]) for row in rows]
     headers = ("name", "cpu", "memory", "limit", "of limit", "received", "sent", "processes")
@@ -269,7 +250,7 @@ async def _happened(source: Source, span: Window) -> list[Mapping[str, Any]]:
     else:
         params["until"] = f"{min(span.end, source.clock()):.3f}"  # it would wait for what is ahead
     lines = (await source.text("GET", "/events", params=params)).splitlines()
-    found = [json.loads(line) for line in lines if line.strip()]
+    found = [source.read(line) for line in lines if line.strip()]
     return [
         one for one in found
         if str(one.get("Action", "")).partition(":")[0] in TOLD and one["time"] <= span.end

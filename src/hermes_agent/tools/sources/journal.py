@@ -12,7 +12,7 @@ from hermes_agent.core.tools import ToolContext, tool
 from hermes_agent.tools.sources.log_patterns import LogEntry, find_patterns, lines_of
 from hermes_agent.tools.sources.machine import ask_machine
 from hermes_agent.tools.sources.results import answer, table
-from hermes_agent.tools.sources.times import Window, stamp, window
+from hermes_agent.tools.sources.times import Window, window
 
 LINES = 30_000
 """How many lines are read of a time, the newest ones."""
@@ -63,7 +63,7 @@ async def journal(
     if action == "lines":
         found, notes = await _read(context, span, unit, priority, text)
         shown = lines_of(found, limit) or "no lines"
-        head = f"{len(found)} lines, {stamp(span.start)} to {stamp(span.end)}"
+        head = f"{len(found)} lines, {span}"
         return answer("journal", f"{head}\n{shown}", {"lines": len(found)}, notes)
     found, notes = await _read(context, span, unit, priority, text, span.before)
     patterns = await find_patterns(found, span)
@@ -100,7 +100,8 @@ def parse_line(line: str) -> LogEntry | None:
         return None
     said = fields.get("MESSAGE")
     if isinstance(said, list):  # bytes, or the same field twice
-        said = bytes(said).decode(errors="replace") if _are_bytes(said) else " ".join(said)
+        is_data = all(isinstance(one, int) for one in said)
+        said = bytes(said).decode(errors="replace") if is_data else " ".join(map(str, said))
     priority = str(fields.get("PRIORITY", ""))
     level = "error" if priority in "0123" and priority else "warning" if priority == "4" else ""
     unit = next((_first(fields[key]) for key in _UNITS_OF if fields.get(key)), "")
@@ -110,10 +111,6 @@ def parse_line(line: str) -> LogEntry | None:
 
 _UNITS_OF = ("UNIT", "_SYSTEMD_UNIT", "SYSLOG_IDENTIFIER")
 """What the manager says of a unit is that unit's."""
-
-
-def _are_bytes(value: list[Any]) -> bool:
-    return all(isinstance(one, int) for one in value)
 
 
 def _first(value: Any) -> str:

@@ -10,11 +10,11 @@ from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
 from hermes_agent.tools.sources.cluster import objects, workloads
 from hermes_agent.tools.sources.cluster.changes import find_changes as changes
-from hermes_agent.tools.sources.cluster.client import ClusterApi, connect
+from hermes_agent.tools.sources.cluster.client import connect
 from hermes_agent.tools.sources.cluster.credentials import server
 from hermes_agent.tools.sources.cluster.flux import flux
 from hermes_agent.tools.sources.cluster.overview import overview
-from hermes_agent.tools.sources.connection import Source, pick
+from hermes_agent.tools.sources.connection import Source, attempted, pick, required
 from hermes_agent.tools.sources.times import window
 
 __all__ = ["changes", "kubernetes", "server", "verify"]
@@ -53,8 +53,8 @@ async def kubernetes(
         case "get":
             return await objects.get(api, kind or "pods", name, namespace, selector, pattern, limit)
         case "describe":
-            kind, name = kind or "pod", _needed(name, "name")
-            return await objects.describe(api, kind, name, namespace, now)
+            required(name, "name", "such as deployment/web")
+            return await objects.describe(api, kind or "pod", name, namespace, now)
         case "events":
             span = window(since, until, now)
             return await objects.events(api, kind, name, namespace, span, limit)
@@ -63,23 +63,17 @@ async def kubernetes(
             span = window(since, until, now)
             return await workloads.logs(api, pods, container, previous, pattern, span, limit)
         case "rollout":
-            return await workloads.rollout(api, kind, _needed(name, "name"), namespace, now)
+            required(name, "name", "such as deployment/web")
+            return await workloads.rollout(api, kind, name, namespace, now)
         case "top":
             return await workloads.top(api, kind, namespace, limit)
         case "flux":
             return await flux(api, namespace, now)
 
 
-def _needed(value: str, name: str) -> str:
-    if not value:
-        raise ToolError(f"`{name}` is empty", "such as deployment/web", "changed")
-    return value
-
-
 async def verify(source: Source) -> str:
-    api: ClusterApi = await connect(source)
+    api = await connect(source)
     version = (await api.get("/version"))["gitVersion"]
-    nodes, denied = await api.reply("/api/v1/nodes", limit=500)
-    if nodes >= 300:
-        return f"answers; Kubernetes {version}; it may not list nodes"
-    return f"answers; Kubernetes {version}; {denied.count(chr(34) + 'nodeInfo' + chr(34))} nodes"
+    nodes = await attempted(api.items("nodes"))
+    count = "it may not list" if isinstance(nodes, ToolError) else len(nodes)
+    return f"answers; Kubernetes {version}; {count} nodes"

@@ -109,8 +109,8 @@ async def _of_time(
         kept = (one for one in found if not one.time or one.time >= span.before.start)
         patterns = await find_patterns(kept, span)
         return answer("log files", patterns.report(limit), patterns.data, notes)
-    kept_lines = [one for one in found if not one.time or span.start <= one.time <= span.end]
-    head = f"{len(kept_lines)} lines, {stamp(span.start)} to {stamp(span.end)}"
+    kept_lines = [one for one in found if not one.time or one.time in span]
+    head = f"{len(kept_lines)} lines, {span}"
     shown = f"{head}\n{lines_of(kept_lines, limit)}"
     return answer("log files", shown, {"lines": len(kept_lines)}, notes)
 

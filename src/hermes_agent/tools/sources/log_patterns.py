@@ -23,6 +23,8 @@ TEMPLATES = 5_000
 SHOWN = 30
 SHOWN_CHARS = 240
 BARS = 30
+PARTS = 4
+"""Into how many parts a time is cut of which only some lines are read."""
 OTHERS = "(lines of other patterns)"
 
 
@@ -247,7 +249,7 @@ class LogPatterns:
         minutes = max(span.seconds / 60, 1 / 60)
         head = (
             f"{self.lines} lines ({self.lines / minutes:.3g} a minute) in {len(found)} patterns, "
-            f"{facts['errors']} lines of errors, {stamp(span.start)} to {stamp(span.end)}; "
+            f"{facts['errors']} lines of errors, {span}; "
         )
         head += (
             f"{facts['new']} patterns are new against {self.before} lines before"
@@ -280,6 +282,11 @@ class LogPatterns:
             Change(one.first, f"new error, {one.count}x {_places(one)}: {one.sample}"[:SHOWN_CHARS])
             for one in islice((one for one in found if one.first), most)
         ]
+
+
+def spread(span: Window) -> list[Window]:
+    """The time before, and the time itself, in parts: what is read of each is spread over it."""
+    return [*span.before.parts(PARTS), *span.parts(PARTS)]
 
 
 async def find_patterns(entries: Iterable[LogEntry], span: Window) -> LogPatterns:

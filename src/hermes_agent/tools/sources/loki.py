@@ -11,7 +11,7 @@ from msgspec import Meta
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, pick, quoted
+from hermes_agent.tools.sources.connection import Source, pick, required
 from hermes_agent.tools.sources.log_patterns import (
     LEVELS,
     LogEntry,
@@ -19,15 +19,14 @@ from hermes_agent.tools.sources.log_patterns import (
     entry,
     find_patterns,
     lines_of,
+    spread,
 )
-from hermes_agent.tools.sources.prometheus import labels
-from hermes_agent.tools.sources.results import Change, answer, number, plot, table
-from hermes_agent.tools.sources.times import Window, stamp, window
+from hermes_agent.tools.sources.prometheus import ask, labels
+from hermes_agent.tools.sources.results import Change, answer, left_out, number, plot, table
+from hermes_agent.tools.sources.times import Window, window
 
 LINES = 5_000
 """What Loki gives at once, unless it is configured otherwise."""
-PARTS = 4
-"""Into how many parts a time is cut, so that the lines that are read are spread over it."""
 VALUES = 200
 _PLACES = ("pod", "service_name", "app", "container", "job", "filename", "host")
 _LEVELS = ("level", "detected_level", "severity")
@@ -50,9 +49,8 @@ async def loki(
     one, span = pick(context, source, "loki"), window(since, until, context.clock())
     if action == "labels":
         return await _labels(one, query, span)
-    if not query.strip():
-        hint = 'LogQL such as {app="shop"} |= "error"; action \'labels\' shows the labels'
-        raise ToolError("`query` is empty", hint, "changed")
+    hint = 'LogQL such as {app="shop"} |= "error"; action \'labels\' shows the labels'
+    required(query, "query", hint)
     if action == "patterns":
         patterns, notes = await _patterns(one, query, span)
         return answer(one, patterns.report(limit), patterns.data, notes)
@@ -67,10 +65,7 @@ async def loki(
 
 async def _ask(source: Source, path: str, span: Window, **params: Any) -> Any:
     times = {"start": int(span.start * 1e9), "end": int(span.end * 1e9)}
-    reply = await source.get(f"/loki/api/v1/{path}", {**times, **params})
-    if not isinstance(reply, dict) or reply.get("status") != "success":
-        raise ToolError(f"{source.label} answers: {quoted(str(reply))}", retry="changed")
-    return reply.get("data") or []
+    return await ask(source, path, "/loki/api/v1", **times, **params)
 
 
 async def _range(source: Source, query: str, span: Window, limit: int = LINES) -> Any:
@@ -93,7 +88,7 @@ def _entries(streams: list[dict[str, Any]]) -> list[LogEntry]:
 
 
 async def _patterns(source: Source, query: str, span: Window) -> tuple[LogPatterns, list[str]]:
-    times = [*span.before.parts(PARTS), *span.parts(PARTS)]
+    times = spread(span)
     answers = await asyncio.gather(*(_range(source, query, one) for one in times))
     if any(one["resultType"] != "streams" for one in answers):
         hint = "leave out rate(), count_over_time() and sum()"
@@ -123,7 +118,7 @@ def _plots(source: Source, found: list[dict[str, Any]], span: Window, last: str)
         values = [float(value) for _, value in one["values"]]
         end = sum(values) if last == "lines" else values[-1]
         rows.append((labels(one["metric"]), plot(values), number(max(values)), number(end)))
-    head = f"{stamp(span.start)} to {stamp(span.end)}, a bar per {span.step()} s"
+    head = f"{span}, a bar per {span.step()} s"
     text = f"{head}\n{table(('series', 'plot', 'max', last), rows)}" if rows else "no series"
     return answer(source, text, {"series": len(rows)})
 
@@ -131,8 +126,7 @@ def _plots(source: Source, found: list[dict[str, Any]], span: Window, last: str)
 async def _labels(source: Source, name: str, span: Window) -> ToolResult:
     path = f"label/{quote(name, safe='')}/values" if name else "labels"
     found = await _ask(source, path, span)
-    more = f"\n… and {len(found) - VALUES} more" if len(found) > VALUES else ""
-    text = "\n".join(found[:VALUES]) + more
+    text = "\n".join([*found[:VALUES], *left_out(found, VALUES)])
     return answer(source, text or "none", {"values": len(found)})
 
 

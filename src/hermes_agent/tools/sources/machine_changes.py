@@ -67,7 +67,7 @@ async def machine_changes(context: ToolContext, span: Window) -> list[Change]:
     left = 0
     for tag, read in READERS.items():
         changes = read(told.get(tag, []), offset(zone), context.clock())
-        within = _together(one for one in changes if span.start <= one.time <= span.end)
+        within = _together(one for one in changes if one.time in span)
         found += within[:MOST]
         left += len(within[MOST:])
     if unseen := " ".join(told.get("unseen", [])):

@@ -13,7 +13,7 @@ from msgspec import Meta
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, pick, quoted
+from hermes_agent.tools.sources.connection import Source, pick, quoted, required
 from hermes_agent.tools.sources.log_patterns import (
     LEVELS,
     LogEntry,
@@ -21,13 +21,12 @@ from hermes_agent.tools.sources.log_patterns import (
     entry,
     find_patterns,
     lines_of,
+    spread,
 )
 from hermes_agent.tools.sources.results import Change, answer, plot, size, table
 from hermes_agent.tools.sources.times import Window, epoch, stamp, window
 
 LINES, INDEXES, GAPS = 5_000, 40, 5
-PARTS = 4
-"""Into how many parts a time is cut, so that the lines that are read are spread over it."""
 _TIMES = ("@timestamp", "timestamp", "time", "date")
 _MESSAGES = ("message", "msg", "log", "body", "event.original", "error.message")
 _LEVELS = ("log.level", "level", "severity", "severity_text", "severityText")
@@ -71,7 +70,7 @@ async def opensearch(
     found = await _search(one, place, _body(time, query, span, limit))
     count = found["hits"]["total"]["value"]
     lines = lines_of(_entries(found, time), limit)
-    head = f"{count} lines, {stamp(span.start)} to {stamp(span.end)}"
+    head = f"{count} lines, {span}"
     notes = [] if count else [await _reaches(one, place, time, query)]
     return answer(one, f"{head}\n{lines}" if lines else head, {"lines": count}, notes)
 
@@ -90,8 +89,7 @@ async def _reaches(source: Source, index: str, time: str, query: str) -> str:
 async def _values(
     source: Source, index: str, time: str, field: str, body: dict[str, Any], limit: int
 ) -> ToolResult:
-    if not field:
-        raise ToolError("`field` is empty", "action fields lists them", "changed")
+    required(field, "field", "action fields lists them")
     known = await _caps(source, index, (field, f"{field}.keyword"))
     exact = f"{field}.keyword" if f"{field}.keyword" in known else field
     body["aggs"] = {"values": {"terms": {"field": exact, "size": limit}}}
@@ -183,14 +181,14 @@ async def _patterns(
     source: Source, index: str, field: str, query: str, span: Window
 ) -> tuple[LogPatterns, list[str]]:
     roots = {name.partition(".")[0] for name in (*_MESSAGES, *_LEVELS, *_PLACES)}
-    times = [*span.before.parts(PARTS), *span.parts(PARTS)]
+    times = spread(span)
     answers = await asyncio.gather(
         *(
             _search(source, index, _body(field, query, one, LINES, _source=[field, *sorted(roots)]))
             for one in times
         )
     )
-    there = sum(one["hits"]["total"]["value"] for one in answers[PARTS:])
+    there = sum(one["hits"]["total"]["value"] for one in answers[len(times) // 2 :])
     entries = chain.from_iterable(_entries(one, field) for one in answers)
     patterns = await find_patterns(entries, span)
     note = f"{patterns.lines} of {there} lines were read, spread over the time"
@@ -209,7 +207,7 @@ async def _histogram(
     buckets = found.get("aggregations", {}).get("times", {}).get("buckets", [])
     counts = [one["doc_count"] for one in buckets]
     total = found["hits"]["total"]["value"]
-    text = f"{total} lines, {stamp(span.start)} to {stamp(span.end)}, a bar per {step} s"
+    text = f"{total} lines, {span}, a bar per {step} s"
     if counts:
         top = max(buckets, key=lambda one: one["doc_count"])
         text += f"\n{plot(counts)} at most {top['doc_count']}, at {stamp(top['key'] / 1000)}"

@@ -4,17 +4,18 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from statistics import fmean
 from typing import Any, Literal
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, pick, quoted
-from hermes_agent.tools.sources.results import Change, answer, number, plot, table
+from hermes_agent.tools.sources.connection import Source, pick, quoted, required
+from hermes_agent.tools.sources.results import Change, answer, left_out, number, plot, table
 from hermes_agent.tools.sources.times import Window, moment, parsed, stamp, window
 
-SERIES = 20
-"""How many series are shown."""
+SERIES, NAMES = 20, 200
+"""How many series, and names of metrics, are shown."""
 CHANGED = 3.0
 """A series changed when its mean moved by this many of its usual deviations."""
 
@@ -33,35 +34,29 @@ async def prometheus(
     series of `query` (a selector) moved since then, against the time before."""
     one, now = pick(context, source, "prometheus"), context.clock()
     match action:
-        case "query":
-            return await _query(one, _needed(query), moment(until, now))
-        case "range":
-            return await _range(one, _needed(query), window(since, until, now))
-        case "changed":
-            return await _changed(one, _needed(query), window(since, until, now))
         case "alerts":
             return await _alerts(one)
         case "targets":
             return await _targets(one)
         case "metrics":
             return await _metrics(one, query)
+    required(query, "query", "give it PromQL, such as up == 0")
+    if action == "query":
+        return await _query(one, query, moment(until, now))
+    span = window(since, until, now)
+    return await (_range if action == "range" else _changed)(one, query, span)
 
 
-def _needed(query: str) -> str:
-    if not query.strip():
-        raise ToolError("`query` is empty", "give it PromQL, such as up == 0", "changed")
-    return query
-
-
-async def _ask(source: Source, path: str, **params: Any) -> Any:
-    reply = await source.get(f"/api/v1/{path}", params)
+async def ask(source: Source, path: str, root: str = "/api/v1", **params: Any) -> Any:
+    """The data of an answer, which Loki wraps in the same way."""
+    reply = await source.get(f"{root}/{path}", params)
     if not isinstance(reply, dict) or reply.get("status") != "success":
         raise ToolError(f"{source.label} answers: {quoted(str(reply))}", retry="changed")
-    return reply["data"]
+    return reply.get("data") or []
 
 
 async def _query(source: Source, query: str, at: float) -> ToolResult:
-    data = await _ask(source, "query", query=query, time=at)
+    data = await ask(source, "query", query=query, time=at)
     if data["resultType"] in ("scalar", "string"):
         rows = [("", data["result"][1])]
     else:
@@ -80,10 +75,11 @@ def _value(one: Mapping[str, Any]) -> str:
 
 async def _series(source: Source, query: str, span: Window) -> list[tuple[str, list[float]]]:
     step = span.step()
-    data = await _ask(source, "query_range", query=query, start=span.start, end=span.end, step=step)
+    data = await ask(source, "query_range", query=query, start=span.start, end=span.end, step=step)
     found = []
     for one in data["result"]:
-        points = {round((at - span.start) / step): float(value) for at, value in one["values"]}
+        numbers = one.get("values", ())  # native histograms have none
+        points = {round((at - span.start) / step): float(value) for at, value in numbers}
         values = [points.get(n, math.nan) for n in range(int(span.seconds // step) + 1)]
         found.append((labels(one["metric"]), values))
     return found
@@ -96,20 +92,19 @@ async def _range(source: Source, query: str, span: Window) -> ToolResult:
     rows = [
         (name, plot(values), number(min(real)), number(max(real)), number(real[-1]))
         for name, values in found
-        if (real := [one for one in values if not math.isnan(one)])
+        if (real := _real(values))
     ]
     text = table(("series", "plot", "min", "max", "last"), rows, SERIES)
-    head = f"{stamp(span.start)} to {stamp(span.end)}, a bar per {span.step()} s"
+    head = f"{span}, a bar per {span.step()} s"
     return answer(source, f"{head}\n{text}", {"series": len(found)})
 
 
 def moved(before: Sequence[float], after: Sequence[float]) -> float:
     """By how many of its usual deviations a series moved; infinite for a flat one."""
-    old = [one for one in before if not math.isnan(one)]
-    new = [one for one in after if not math.isnan(one)]
+    old, new = _real(before), _real(after)
     if not old or not new:
         return 0.0 if not old and not new else math.inf
-    mean, latest = sum(old) / len(old), sum(new) / len(new)
+    mean, latest = fmean(old), fmean(new)
     spread = math.sqrt(sum((one - mean) ** 2 for one in old) / len(old))
     least = abs(mean) * 0.01 or 1e-9
     return abs(latest - mean) / max(spread, least)
@@ -132,16 +127,19 @@ async def _changed(source: Source, query: str, span: Window) -> ToolResult:
 
 
 def _mean(values: Sequence[float]) -> str:
-    real = [one for one in values if not math.isnan(one)]
-    return number(sum(real) / len(real)) if real else "absent"
+    return number(fmean(real)) if (real := _real(values)) else "absent"
+
+
+def _real(values: Sequence[float]) -> list[float]:
+    return [one for one in values if not math.isnan(one)]
 
 
 async def _alerts(source: Source) -> ToolResult:
-    found = (await _ask(source, "alerts"))["alerts"]
+    found = (await ask(source, "alerts"))["alerts"]
     found.sort(key=lambda one: one["state"] != "firing")
     rows = [
         (one["state"], one["labels"].get("alertname", ""), labels(one["labels"], "alertname"),
-         stamp(parsed(one.get("activeAt", ""))), one.get("annotations", {}).get("summary", ""))
+         stamp(parsed(one.get("activeAt"))), one.get("annotations", {}).get("summary", ""))
         for one in found
     ]  # fmt: skip
     text = table(("state", "alert", "labels", "since", "summary"), rows) if rows else "no alerts"
@@ -149,7 +147,7 @@ async def _alerts(source: Source) -> ToolResult:
 
 
 async def _targets(source: Source) -> ToolResult:
-    found = (await _ask(source, "targets", state="active"))["activeTargets"]
+    found = (await ask(source, "targets", state="active"))["activeTargets"]
     found.sort(key=lambda one: one["health"] == "up")
     rows = [
         (one["health"], one["labels"].get("job", ""), one["labels"].get("instance", ""),
@@ -162,10 +160,9 @@ async def _targets(source: Source) -> ToolResult:
 
 
 async def _metrics(source: Source, part: str) -> ToolResult:
-    names = [name for name in await _ask(source, "label/__name__/values") if part in name]
-    shown = "\n".join(names[:200])
-    more = f"\n… and {len(names) - 200} more" if len(names) > 200 else ""
-    return answer(source, shown + more or "no metric matches", {"metrics": len(names)})
+    names = [name for name in await ask(source, "label/__name__/values") if part in name]
+    text = "\n".join([*names[:NAMES], *left_out(names, NAMES)])
+    return answer(source, text or "no metric matches", {"metrics": len(names)})
 
 
 def labels(metric: Mapping[str, str], *without: str) -> str:
@@ -179,9 +176,8 @@ def labels(metric: Mapping[str, str], *without: str) -> str:
 async def changes(source: Source, span: Window) -> list[Change]:
     """Alerts that began to fire, and targets that went down."""
     found = [
-        Change(at, f"alert began: {labels(one['labels'])}")
-        for one in (await _ask(source, "alerts"))["alerts"]
-        if span.start <= (at := parsed(one.get("activeAt", ""))) <= span.end
+        Change(parsed(one.get("activeAt")), f"alert began: {labels(one['labels'])}")
+        for one in (await ask(source, "alerts"))["alerts"]
     ]
     for name, values in await _series(source, "up", span):
         for at, (old, new) in enumerate(pairwise(values), 1):
@@ -193,6 +189,6 @@ async def changes(source: Source, span: Window) -> list[Change]:
 
 
 async def verify(source: Source) -> str:
-    data = await _ask(source, "query", query="count(up)")
+    data = await ask(source, "query", query="count(up)")
     count = data["result"][0]["value"][1] if data["result"] else "0"
     return f"answers; {count} targets"

@@ -1,8 +1,8 @@
 """Takes secrets out of what a source shows: values of keys that sound like one, and passwords in
-addresses."""
+addresses. None of the expressions takes longer than the text is long."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 HIDDEN = "(not shown)"
@@ -12,11 +12,30 @@ _KEY = re.compile(
     re.IGNORECASE,
 )
 _NO_KEY = re.compile(r"(name|ref|path|file|kind|class|mount\w*|ttl|seconds|type)$", re.IGNORECASE)
-_ADDRESS = re.compile(r"(\w+://[^/\s:@]*):[^/\s@]+@")
-_LINE = re.compile(
-    r"^(\s*(?:export\s+)?[\"']?([\w.-]+)[\"']?\s*[:=]\s*)(?![{\[|>]?\s*$)\S.*$", re.MULTILINE
+_IMAGES = ("image", "Image", "imageID")
+_ADDRESS = re.compile(r"(://[^/\s:@]*):[^/\s]+@")
+_BLOCK = re.compile(r"-----BEGIN [^-]*PRIVATE KEY-----.*?(?:-----END [^-]*-----|\Z)", re.DOTALL)
+_VALUE = r"""(?:\\".*?(?:\\"|$)|"[^"\n]*"?|'[^'\n]*'?|[^\s"'&;,]+)"""
+_BELOW = r"^(?P<indent>[ \t]*)(?:- )?[\"']?(?P<key>[\w.-]+)[\"']?:[ \t]*[|>][+-]?\n"
+_VARIABLE = (
+    r"\bname[\"']?[ \t]?[:=][ \t]?[\"']?(?P<key>[\w.-]+)[\"']?,?\s{0,40}"
+    r"[\"']?value[\"']?[ \t]?:[ \t]?"
 )
-_BLOCK = re.compile(r"-----BEGIN [^-]*PRIVATE KEY-----.*?-----END [^-]*-----", re.DOTALL)
+_SETTING = (
+    r"^[ \t]*(?:[+*>-][ \t]{0,8})?(?:\d{4}-\d\d-\d\dT\S+[ \t]+)?(?:export[ \t]+)?"
+    r"[\"']?(?P<key>[\w.-]+)[\"']?[ \t]*[:=][ \t]*"
+)
+_PAIRS = tuple(
+    (re.compile(key, re.MULTILINE), re.compile(value, re.MULTILINE))
+    for key, value in (
+        (_BELOW, ""),  # a key of YAML whose value is the lines below it
+        (_VARIABLE, _VALUE),  # of a container, by its name
+        (_SETTING, r"(?![{\[|>]?[ \t]*$)\S.*"),  # on a line, also of a diff or a log
+        (r"\\?[\"'](?P<key>[\w.-]{1,80})\\?[\"']\s?:\s?", _VALUE),  # JSON
+        (r"(?<![\w.-])(?P<key>[\w.-]+)=", _VALUE),
+        (r"(?<![\w.-])(?P<key>--[\w-]+)[ \t]+(?!-)", _VALUE),
+    )
+)
 
 
 def sounds_secret(key: str) -> bool:
@@ -32,19 +51,38 @@ def without_secrets(value: Any) -> Any:
             value = {**value, "value": HIDDEN}  # as the variables of a container are written
         return {
             key: HIDDEN if isinstance(one, str) and one and sounds_secret(key)
+            else one if key in _IMAGES  # a colon stands before its version
             else without_secrets(one)
             for key, one in value.items()
         }  # fmt: skip
     if isinstance(value, Sequence):
-        return [without_secrets(one) for one in value]
+        return [
+            HIDDEN if isinstance(one, str) and _takes_secret(before) else without_secrets(one)
+            for before, one in zip([None, *value], value, strict=False)
+        ]
     return value
+
+
+def _takes_secret(word: Any) -> bool:
+    """Whether a word of a command is an option whose value is the next word."""
+    return isinstance(word, str) and bool(re.fullmatch(r"--?[\w-]+", word)) and sounds_secret(word)
 
 
 def text_without_secrets(text: str) -> str:
     text = _BLOCK.sub(HIDDEN, _ADDRESS.sub(rf"\1:{HIDDEN}@", text))
-    return _LINE.sub(lambda one: one[1] + HIDDEN if sounds_secret(one[2]) else one[0], text)
+    for key, value in _PAIRS:
+        text = _hidden(text, key, value)
+    return text
 
 
-def variables_without_secrets(variables: Iterable[str]) -> list[str]:
-    """Of `NAME=value`."""
-    return [text_without_secrets(one) for one in variables]
+def _hidden(text: str, key: re.Pattern[str], value: re.Pattern[str]) -> str:
+    parts, done = [], 0
+    for found in key.finditer(text):
+        if found.start() < done or not sounds_secret(found["key"]):
+            continue
+        if "indent" in key.groupindex:
+            value = re.compile(rf"(?:{found['indent']}[ \t]+.*\n?)+")
+        if said := value.match(text, found.end()):
+            parts += [text[done : found.end()], HIDDEN, "\n" * said[0].endswith("\n")]
+            done = said.end()
+    return "".join([*parts, text[done:]])

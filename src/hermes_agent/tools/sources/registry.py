@@ -1,6 +1,6 @@
 """The kinds of sources as a table. A kind's module is imported when it is first used; it has
 `verify(source)`, which says in a few words that the source answers, and `changes(source, window)`,
-which finds what became different in that time."""
+which finds what became different; what lies outside of that time is left out afterwards."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -18,8 +18,8 @@ class SourceType(NamedTuple):
     """Where `hermes sources discover` looks on this machine."""
     probe: str = ""
     """The page that only this kind of server has, for those that speak HTTP."""
-    packages: tuple[str, ...] = ()
-    extra: str = ""
+    package: str = ""
+    """Of the extra `sources`, without which it cannot be asked."""
 
     def load(self) -> Any:
         return import_module(f"hermes_agent.tools.sources.{self.module}")
@@ -56,11 +56,11 @@ TYPES: Mapping[SourceKind, SourceType] = {
     ),
     "postgresql": SourceType(
         "databases.postgresql", "sessions, locks, slow statements, replication, sizes",
-        "postgresql://db:5432/shop", 5432, packages=("psycopg",), extra="sources",
+        "postgresql://db:5432/shop", 5432, package="psycopg",
     ),
     "mysql": SourceType(
         "databases.mysql", "MySQL, MariaDB: sessions, locks, slow statements, replicas, sizes",
-        "mysql://db:3306/shop", 3306, packages=("pymysql",), extra="sources",
+        "mysql://db:3306/shop", 3306, package="pymysql",
     ),
     "redis": SourceType(
         "databases.redis", "Redis, Valkey: memory, clients, slow log, key sizes",

@@ -46,9 +46,12 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]], limit: int =
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in shown
     ]
-    if len(rows) > limit:
-        lines.append(f"… and {len(rows) - limit} more")
-    return "\n".join(lines)
+    return "\n".join([*lines, *left_out(rows, limit)])
+
+
+def left_out(rows: Sequence[object], limit: int, what: str = "") -> list[str]:
+    """A line that says how many there are beyond the limit, if there are."""
+    return [f"… and {len(rows) - limit} more {what}".rstrip()] if len(rows) > limit else []
 
 
 def _cell(value: object) -> str:

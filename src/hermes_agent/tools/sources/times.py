@@ -24,6 +24,12 @@ class Window(Struct, frozen=True):
     def seconds(self) -> float:
         return self.end - self.start
 
+    def __contains__(self, time: float) -> bool:
+        return self.start <= time <= self.end
+
+    def __str__(self) -> str:
+        return f"{stamp(self.start)} to {stamp(self.end)}"
+
     def step(self, points: int = 60) -> int:
         """Whole seconds between points, so that about this many fit."""
         return max(1, round(self.seconds / points))
@@ -93,11 +99,11 @@ def iso(time: float) -> str:
     return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%dT%H:%M:%S}Z"
 
 
-def parsed(text: str) -> float:
+def parsed(text: str | None) -> float:
     """A time that a source wrote; 0 if there is none or it cannot be read."""
     try:
         # Go writes nine digits of a second; Python reads six.
-        at = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text)).timestamp()
+        at = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text or "")).timestamp()
     except (ValueError, OverflowError):
         return 0.0
     return at if 0 <= at < LATEST else 0.0

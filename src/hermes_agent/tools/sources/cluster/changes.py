@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.format import shortened
 from hermes_agent.tools.sources.cluster.client import ClusterApi, Object, connect
 from hermes_agent.tools.sources.cluster.flux import flux_objects, revision
@@ -51,8 +50,8 @@ async def find_changes(source: Source, span: Window) -> list[Change]:
 
 
 def _inside(span: Window, text: str | None) -> float:
-    at = parsed(text or "")
-    return at if span.start <= at <= span.end else 0.0
+    at = parsed(text)
+    return at if at in span else 0.0
 
 
 def _rollouts(sets: Sequence[Object], span: Window) -> Iterator[Change]:
@@ -120,7 +119,7 @@ def touched(fields: dict[str, Any], depth: int = 3) -> list[str]:
 def _events(events: Sequence[Object], span: Window) -> list[Change]:
     chosen = [
         one for one in events
-        if span.start <= event_time(one) <= span.end
+        if event_time(one) in span
         and (one.get("type") == "Warning" or one.get("reason") in TOLD)
     ]  # fmt: skip
     return [
@@ -136,10 +135,7 @@ def _events(events: Sequence[Object], span: Window) -> list[Change]:
 
 
 async def _nodes(api: ClusterApi, span: Window) -> list[Change]:
-    try:
-        nodes = await api.items("nodes")
-    except ToolError:
-        return []  # not everyone may see them
+    nodes, _ = await api.seen("nodes")
     found = []
     for node in nodes:
         for one in node.get("status", {}).get("conditions") or []:

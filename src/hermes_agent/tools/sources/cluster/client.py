@@ -4,13 +4,14 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.text.format import shortened
 from hermes_agent.tools.sources.cluster.credentials import ClusterLogin, login
-from hermes_agent.tools.sources.connection import Source
+from hermes_agent.tools.sources.connection import Source, attempted
 
 Object = dict[str, Any]
 PAGE, PAGES = 500, 8
@@ -29,6 +30,13 @@ apis/rbac.authorization.k8s.io/v1: Role roles; RoleBinding rolebindings; Cluster
 """  # noqa: E501 - a group is a line
 
 
+def segment(name: str) -> str:
+    """A name as one part of a path, whatever it has in it: it must not lead to another object."""
+    if name in (".", ".."):
+        raise ToolError(f"not a valid name: {name!r}", retry="changed")
+    return quote(name, safe=":")
+
+
 class ResourceKind(Struct, frozen=True):
     """A kind of objects, and where the API has them."""
 
@@ -40,8 +48,8 @@ class ResourceKind(Struct, frozen=True):
     names: tuple[str, ...] = ()
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        where = f"/namespaces/{namespace}" if namespace and self.namespaced else ""
-        return f"/{self.group}{where}/{self.plural}" + (f"/{name}" if name else "")
+        where = f"/namespaces/{segment(namespace)}" if namespace and self.namespaced else ""
+        return f"/{self.group}{where}/{self.plural}" + (f"/{segment(name)}" if name else "")
 
 
 def _kinds() -> dict[str, ResourceKind]:
@@ -66,19 +74,10 @@ class ClusterApi(Struct, frozen=True):
     login: ClusterLogin
 
     async def get(self, path: str, accept: str = "", **params: Any) -> Any:
-        text = await self.text(path, accept, **params)
-        try:
-            return json.loads(text)
-        except ValueError:
-            raise ToolError(
-                f"{self.source.label} did not answer with JSON", retry="changed"
-            ) from None
-
-    async def text(self, path: str, accept: str = "", **params: Any) -> str:
         status, text = await self.reply(path, accept, **params)
         if status < 300:
-            return text
-        said = _message(text)
+            return self.source.read(text)
+        said = message(text) or "nothing more"
         if status == 401:
             hint = "log in again, or choose another context"
             raise ToolError(f"the cluster rejects the login: {said}", hint, "never")
@@ -88,21 +87,15 @@ class ClusterApi(Struct, frozen=True):
 
     async def reply(self, path: str, accept: str = "", **params: Any) -> tuple[int, str]:
         """The status and the text, whatever they are."""
-        way: dict[str, Any] = {"headers": {"Accept": accept or "application/json"}}
-        if self.login.token:
-            way["headers"]["Authorization"] = f"Bearer {self.login.token}"
-        elif self.login.basic:
-            import httpx
-
-            way["headers"]["Authorization"] = next(
-                httpx.BasicAuth(*self.login.basic).auth_flow(httpx.Request("GET", "http://x"))
-            ).headers["Authorization"]
-        if self.login.server_name:
-            way["extensions"] = {"sni_hostname": self.login.server_name}
-        params = {name: value for name, value in params.items() if value not in ("", None)}
+        login, headers = self.login, {"Accept": accept or "application/json"}
+        if login.token:
+            headers["Authorization"] = f"Bearer {login.token}"
+        name = {"sni_hostname": login.server_name} if login.server_name else {}
         answer, data = await self.source.reply(
-            "GET", path, params=params, verify=self.login.context, **way
-        )
+            "GET", path, headers=headers, auth=None if login.token else login.basic,
+            verify=login.context, extensions=name,
+            params={name: value for name, value in params.items() if value not in ("", None)},
+        )  # fmt: skip
         return answer.status_code, data.decode(errors="replace")
 
     async def items(
@@ -118,11 +111,11 @@ class ClusterApi(Struct, frozen=True):
                 namespace = self.login.namespace
                 status, text = await self.reply(where.path(namespace), accept, **params)
             if status >= 300:
-                said = _message(text)
-                raise ToolError(
-                    f"the cluster does not list {where.plural}: {said}", retry="changed"
+                what = (
+                    f"the cluster does not list {where.plural}: {message(text) or 'nothing more'}"
                 )
-            read = json.loads(text)
+                raise ToolError(what, retry="changed")
+            read = self.source.read(text)
             for one in read.get("items") or []:
                 one.setdefault("kind", where.kind)
                 found.append(one)
@@ -131,25 +124,22 @@ class ClusterApi(Struct, frozen=True):
                 break
         return found
 
+    async def seen(
+        self, kind: ResourceKind | str, namespace: str = "", **params: Any
+    ) -> tuple[list[Object], list[str]]:
+        """All objects of a kind, or none and why: not everyone may see everything."""
+        found = await attempted(self.items(kind, namespace, **params))
+        return ([], [found.message]) if isinstance(found, ToolError) else (found, [])
+
     async def tried(
         self, kinds: Sequence[ResourceKind | str], namespace: str, **params: Any
     ) -> tuple[list[list[Object]], list[str]]:
         """Lists of several kinds, and why some could not be had."""
-        asked = [self.items(kind, namespace, **params) for kind in kinds]
-        lists = await asyncio.gather(*asked, return_exceptions=True)
-        found: list[list[Object]] = []
-        notes = []
-        for one in lists:
-            if isinstance(one, ToolError):
-                notes.append(one.message)
-                found.append([])
-            elif isinstance(one, BaseException):
-                raise one
-            else:
-                found.append(one)
+        asked = await asyncio.gather(*(self.seen(kind, namespace, **params) for kind in kinds))
+        notes = [note for _, why in asked for note in why]
         if len(notes) == len(kinds):
             raise ToolError(notes[0], retry="changed")
-        return found, notes
+        return [found for found, _ in asked], notes
 
     async def groups(self) -> dict[str, str]:
         """The API groups with the version that the server prefers."""
@@ -167,7 +157,7 @@ class ClusterApi(Struct, frozen=True):
                 one["kind"], one["name"], whole, one["namespaced"],
                 (one.get("singularName", ""), *one.get("shortNames", [])),
             )
-            for one in json.loads(text)["resources"]
+            for one in self.source.read(text)["resources"]
             if "/" not in one["name"] and "list" in one.get("verbs", [])
         ]  # fmt: skip
 
@@ -211,12 +201,13 @@ class ClusterApi(Struct, frozen=True):
 async def connect(source: Source) -> ClusterApi:
     found = await login(source)
     if not source.settings.url:
-        source = replace(source, settings=replace(source.settings, url=found.server))
+        source = source.at(found.server)
     return ClusterApi(source, found)
 
 
-def _message(text: str) -> str:
+def message(text: str) -> str:
+    """What the cluster says of an error."""
     try:
         return str(json.loads(text)["message"])
-    except (ValueError, KeyError, TypeError):
-        return " ".join(text.split())[:300] or "nothing more"
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return shortened(text, 300)

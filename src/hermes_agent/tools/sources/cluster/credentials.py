@@ -234,7 +234,7 @@ async def _exec(
     for name in ("client-certificate", "client-key"):
         if name in found:
             found[f"{name}-data"] = base64.b64encode(found.pop(name).encode()).decode()
-    ends = parsed(status.get("expirationTimestamp") or "") - TOKEN_SECONDS
+    ends = parsed(status.get("expirationTimestamp")) - TOKEN_SECONDS
     _logins[key] = ends if ends > 0 else clock() + TOKEN_SECONDS, found
     return found
 

@@ -6,6 +6,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.tools.sources.cluster.client import ClusterApi, Object, ResourceKind
 from hermes_agent.tools.sources.cluster.problems import ago, condition, full_name, said
+from hermes_agent.tools.sources.connection import attempted
 from hermes_agent.tools.sources.results import answer, table
 from hermes_agent.tools.sources.times import parsed
 
@@ -20,10 +21,9 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 
 async def flux_objects(api: ClusterApi, namespace: str) -> tuple[list[Object], list[str]]:
     """All of them, and why some could not be had; nothing where there is no Flux."""
-    try:
-        groups = await api.groups()
-    except ToolError as error:
-        return [], [f"Flux was not looked for: {error.message}"]
+    groups = await attempted(api.groups())
+    if isinstance(groups, ToolError):
+        return [], [f"Flux was not looked for: {groups.message}"]
     kinds: list[ResourceKind | str] = []
     for group, wanted in KINDS.items():
         if group in groups:
@@ -50,7 +50,7 @@ def flux_problems(one: Object, now: float) -> list[str]:
     ready, name = condition(one, "Ready"), f"- {one['kind']} {full_name(one)}"
     found = []
     if ready.get("status") == "False":
-        since = ago(now - parsed(ready.get("lastTransitionTime", "")))
+        since = ago(now - parsed(ready.get("lastTransitionTime")))
         found.append(f"{name}: not ready since {since}: {said(ready)}")
     attempted = one.get("status", {}).get("lastAttemptedRevision")
     if found and attempted and attempted != revision(one):

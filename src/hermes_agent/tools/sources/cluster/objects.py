@@ -21,6 +21,7 @@ from hermes_agent.tools.sources.cluster.overview import ingress_classes, last_wo
 from hermes_agent.tools.sources.cluster.problems import (
     ago,
     claim_problems,
+    container_specs,
     crashed_container,
     event_time,
     full_name,
@@ -36,8 +37,9 @@ from hermes_agent.tools.sources.cluster.problems import (
     service_problems,
     workload_problems,
 )
+from hermes_agent.tools.sources.connection import attempted
 from hermes_agent.tools.sources.redaction import HIDDEN, without_secrets
-from hermes_agent.tools.sources.results import answer, table
+from hermes_agent.tools.sources.results import answer, left_out, table
 from hermes_agent.tools.sources.times import Window, stamp
 
 YAML_CHARS = 9000
@@ -71,6 +73,9 @@ def cleaned(one: Object) -> Object:
         data.pop("annotations", None)
     shown = {**one, "metadata": data}
     if one.get("kind") == "Secret":
+        for key, value in notes.items():
+            if "{" in value:  # some tools keep all of an object in a note
+                notes[key] = HIDDEN
         for part in ("data", "stringData"):
             if shown.get(part):
                 shown[part] = dict.fromkeys(shown[part], HIDDEN)
@@ -150,12 +155,9 @@ async def describe(api: ClusterApi, kind: str, name: str, namespace: str, now: f
     one = await api.find(where, name, namespace)
     namespace = one["metadata"].get("namespace", "")
     events, about = await asyncio.gather(
-        events_of(api, namespace, one), _surroundings(api, one, now), return_exceptions=True
+        attempted(events_of(api, namespace, one)), attempted(_surroundings(api, one, now))
     )
     notes = [str(part) for part in (events, about) if isinstance(part, ToolError)]
-    for part in (events, about):
-        if isinstance(part, BaseException) and not isinstance(part, ToolError):
-            raise part
     of = f", controlled by {owned_by(one)}" if owned_by(one) else ""
     lines = [f"{where.kind} {full_name(one)}{of}"]
     lines += about if isinstance(about, list) else []
@@ -197,10 +199,8 @@ async def _surroundings(api: ClusterApi, one: Object, now: float) -> list[str]:
             pods = await pods_of(api, one)
             lines = _in_trouble(workload_problems(one, now)) + pod_lines(pods, now)
             return lines + await _policies(api, pods)
-    if namespace and kind in ("ConfigMap", "Secret"):
-        pods = await api.items("pods", namespace)
-        users = [pod["metadata"]["name"] for pod in pods if uses(pod["spec"], one)]
-        return [f"used by the pods {', '.join(users)}" if users else "no pod uses it"]
+        case "ConfigMap" | "Secret":
+            return await _users(api, one)
     return []
 
 
@@ -233,20 +233,17 @@ async def _around_pod(api: ClusterApi, pod: Object, now: float) -> list[str]:
     crashed = crashed_container(pod)
     if lines and crashed and (text := await last_words(api, pod, crashed)):
         lines += [f"the end of the log of the container {crashed}:", text]
-    name = pod["spec"].get("nodeName")
-    if name:
-        try:
-            node = await api.get(KINDS["nodes"].path(name=name))
+    if name := pod["spec"].get("nodeName"):
+        node = await attempted(api.get(KINDS["nodes"].path(name=name)))
+        if not isinstance(node, ToolError):  # not everyone may see nodes
             lines += [f"its node {name}: {text}" for text in node_problems(node, now)]
-        except ToolError:
-            pass  # not everyone may see nodes
     namespace = pod["metadata"]["namespace"]
-    for claim in await api.items("persistentvolumeclaims", namespace):
-        if uses(pod["spec"], claim):
-            lines += [
-                f"its claim {claim['metadata']['name']}: {text}"
-                for text in claim_problems(claim, now)
-            ]
+    lines += [
+        f"its claim {claim['metadata']['name']}: {text}"
+        for claim in await api.items("persistentvolumeclaims", namespace)
+        if uses(pod["spec"], claim)
+        for text in claim_problems(claim, now)
+    ]
     return lines + await _policies(api, [pod])
 
 
@@ -300,15 +297,15 @@ def _wrong_ports(service: Object, pods: Sequence[Object]) -> list[str]:
     return lines
 
 
+async def _users(api: ClusterApi, one: Object) -> list[str]:
+    pods = await api.items("pods", one["metadata"]["namespace"])
+    users = [pod["metadata"]["name"] for pod in pods if uses(pod["spec"], one)]
+    return [f"used by the pods {', '.join(users)}" if users else "no pod uses it"]
+
+
 async def _around_claim(api: ClusterApi, claim: Object, now: float) -> list[str]:
     lines = _in_trouble(claim_problems(claim, now))
-    namespace = claim["metadata"]["namespace"]
-    users = [
-        one["metadata"]["name"]
-        for one in await api.items("pods", namespace)
-        if uses(one["spec"], claim)
-    ]
-    lines.append(f"used by the pods {', '.join(users)}" if users else "no pod uses it")
+    lines += await _users(api, claim)
     classes = await api.items("storageclasses")
     wanted = claim["spec"].get("storageClassName")
     chosen = [
@@ -353,7 +350,7 @@ def references(spec: Mapping[str, Any]) -> set[tuple[str, str]]:
         ):
             if part in volume:
                 found.add((kind, volume[part].get(key) or volume[part].get("name", "")))
-    for container in [*(spec.get("initContainers") or []), *spec.get("containers", [])]:
+    for container in container_specs(spec):
         whole = container.get("envFrom") or []
         single = [one.get("valueFrom") or {} for one in container.get("env") or []]
         for one in [*whole, *single]:
@@ -373,12 +370,12 @@ async def events(
     if kind:
         chosen.append(f"involvedObject.kind={(await api.kind(kind)).kind}")
     found = await api.items("events", namespace, fieldSelector=",".join(chosen))
-    rows = grouped(one for one in found if span.start <= event_time(one) <= span.end)
+    rows = grouped(one for one in found if event_time(one) in span)
     warnings = sum(one.get("type") == "Warning" for one in found)
     lines = [
         f"{stamp(at)}  {count} times  {reason}  {whom}: {shortened(message, 400)}"
         for at, count, reason, whom, message, _ in rows[:limit]
     ]
-    lines += [f"… and {len(rows) - limit} more kinds"] if len(rows) > limit else []
+    lines += left_out(rows, limit, "kinds")
     text = "\n".join(lines) or "no events in that time (the cluster keeps them for about an hour)"
     return answer(api.source, text, {"kinds": len(rows), "warnings": warnings})

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.format import shortened
@@ -26,11 +25,15 @@ from hermes_agent.tools.sources.cluster.problems import (
     stuck,
     workload_problems,
 )
+from hermes_agent.tools.sources.connection import attempted
 from hermes_agent.tools.sources.redaction import text_without_secrets
-from hermes_agent.tools.sources.results import answer
+from hermes_agent.tools.sources.results import answer, left_out
 
 WARNINGS, LISTED, CRASHES, LAST_LINES = 15, 25, 4, 8
 EVENT_SECONDS = 3600.0
+Problems = Callable[[Object, float], Sequence[str]]
+LastEvents = Mapping[str | None, Object]
+"""By the uid of the object that they are about."""
 KINDS = (
     "pods", "deployments", "statefulsets", "daemonsets", "jobs", "persistentvolumeclaims",
     "services", "endpoints", "ingresses", "resourcequotas",
@@ -38,72 +41,54 @@ KINDS = (
 
 
 async def overview(api: ClusterApi, namespace: str, now: float) -> ToolResult:
-    (lists, notes), (wide, denied), events = await asyncio.gather(
-        api.tried(KINDS, namespace),
-        _wide(api, namespace),
-        _warnings(api, namespace),
-    )
+    own = f"metadata.name={namespace}" if namespace else ""
+    (lists, notes), (nodes, no_nodes), (spaces, no_spaces), (events, no_events) = (
+        await asyncio.gather(
+            api.tried(KINDS, namespace), api.seen("nodes"),
+            api.seen("namespaces", fieldSelector=own),
+            api.seen("events", namespace, fieldSelector="type=Warning"),
+        )
+    )  # fmt: skip
     every = dict(zip(KINDS, lists, strict=True))
     flux, more = await flux_objects(api, namespace)
-    classes = await ingress_classes(api, every["ingresses"])
-    pods = _pods(every["pods"], events, now)
+    pods, services, ways = every["pods"], every["services"], every["ingresses"]
+    claims, quotas = every["persistentvolumeclaims"], every["resourcequotas"]
+    classes = await ingress_classes(api, ways)
+    ends = {full_name(one): one for one in every["endpoints"]}
+    last = {one["involvedObject"].get("uid"): one for one in sorted(events, key=event_time)}
     sections = [
-        ("nodes", len(wide["nodes"]), _lines(wide["nodes"], node_problems, now)),
-        ("pods", len(every["pods"]), pods),
+        ("nodes", nodes, _lines(nodes, node_problems, now)),
+        ("pods", pods, _pods(pods, last, now)),
         *(
-            (kind, len(every[kind]), _lines(every[kind], workload_problems, now))
+            (kind, every[kind], _lines(every[kind], workload_problems, now))
             for kind in ("deployments", "statefulsets", "daemonsets", "jobs")
         ),
-        ("services", len(every["services"]), _services(every)),
-        ("ingresses", len(every["ingresses"]), _ingresses(every, classes)),
-        (
-            "persistentvolumeclaims",
-            len(every["persistentvolumeclaims"]),
-            _claims(every["persistentvolumeclaims"], events, now),
-        ),
-        ("resourcequotas", len(every["resourcequotas"]), _quotas(every["resourcequotas"])),
-        ("namespaces", len(wide["namespaces"]), _lines(wide["namespaces"], stuck, now)),
-        ("Flux objects", len(flux), [line for one in flux for line in flux_problems(one, now)]),
+        ("services", services, _each(services, lambda one: service_problems(one, ends, pods))),
+        ("ingresses", ways, _each(ways, lambda one: ingress_problems(one, services, classes))),
+        ("persistentvolumeclaims", claims, _claims(claims, last, now)),
+        ("resourcequotas", quotas, _quotas(quotas)),
+        ("namespaces", spaces, _lines(spaces, stuck, now)),
+        ("Flux objects", flux, [line for one in flux for line in flux_problems(one, now)]),
     ]
     where = f"namespace {namespace}" if namespace else "all namespaces"
     bad = [(name, lines) for name, _, lines in sections if lines]
     counts = {name: sum(one.startswith("- ") for one in lines) for name, lines in bad}
-    well = [f"{count} {name}" for name, count, lines in sections if count and not lines]
+    well = [f"{len(some)} {name}" for name, some, lines in sections if some and not lines]
     told = ", ".join(f"{count} {name} in trouble" for name, count in counts.items())
     text = [f"{where}: {told or 'no problem found'}"]
     for name, lines in bad:
         text += ["", f"{name}:", *lines[:LISTED]]
-        text += [f"… and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
-    text += await _last_words(api, every["pods"], now)
+        text += left_out(lines, LISTED)
+    text += await _last_words(api, pods, now)
     text += _warning_lines(events, now)
     text += ["", f"nothing wrong with: {', '.join(well)}"] if well else []
-    return answer(api.source, "\n".join(text), counts, [*notes, *denied, *more])
+    return answer(
+        api.source, "\n".join(text), counts, [*notes, *no_nodes, *no_spaces, *no_events, *more]
+    )
 
 
-async def _wide(api: ClusterApi, namespace: str) -> tuple[dict[str, list[Object]], list[str]]:
-    """Nodes and namespaces; not everyone may see them."""
-    try:
-        nodes, spaces = await asyncio.gather(
-            api.items("nodes"),
-            api.items("namespaces", **_named(namespace)),
-        )
-    except ToolError as error:
-        return {"nodes": [], "namespaces": []}, [error.message]
-    return {"nodes": nodes, "namespaces": spaces}, []
-
-
-def _named(namespace: str) -> dict[str, str]:
-    return {"fieldSelector": f"metadata.name={namespace}"} if namespace else {}
-
-
-async def _warnings(api: ClusterApi, namespace: str) -> list[Object]:
-    try:
-        return await api.items("events", namespace, fieldSelector="type=Warning")
-    except ToolError:
-        return []  # told with the other kinds
-
-
-def _lines(objects: Sequence[Object], problems: Any, now: float) -> list[str]:
+def _lines(objects: Sequence[Object], problems: Problems, now: float) -> list[str]:
+    """A line for each object with a problem."""
     return [
         f"- {full_name(one)}: {'; '.join(texts)}"
         for one in objects
@@ -111,11 +96,13 @@ def _lines(objects: Sequence[Object], problems: Any, now: float) -> list[str]:
     ]
 
 
-def _pods(pods: Sequence[Object], events: Sequence[Object], now: float) -> list[str]:
+def _each(objects: Sequence[Object], problems: Callable[[Object], list[str]]) -> list[str]:
+    """A line for each problem."""
+    return [f"- {full_name(one)}: {text}" for one in objects for text in problems(one)]
+
+
+def _pods(pods: Sequence[Object], last: LastEvents, now: float) -> list[str]:
     """Those with a problem; pods of one owner with the same problem are one line."""
-    warned: dict[str, Object] = {}
-    for event in sorted(events, key=event_time):
-        warned[event["involvedObject"].get("uid", "")] = event
     alike: dict[tuple[object, ...], list[tuple[Object, str]]] = defaultdict(list)
     for pod in pods:
         problems = pod_problems(pod, now)
@@ -130,11 +117,11 @@ def _pods(pods: Sequence[Object], events: Sequence[Object], now: float) -> list[
         about = ", ".join(part for part in (owned_by(pod), _place(pod)) if part)
         more = f" and {len(some) - 1} more like it" if len(some) > 1 else ""
         lines.append(f"- {full_name(pod)}{more} ({about}): {text}")
-        last = warned.get(pod["metadata"].get("uid", ""))
-        message = (last or {}).get("message") or ""
-        if last is not None and message not in text:
-            when = f"event {ago(now - event_time(last))}"
-            lines.append(f"    {when}: {last.get('reason')}: {shortened(message, 400)}")
+        event = last.get(pod["metadata"]["uid"], {})
+        message = event.get("message") or ""
+        if event and message not in text:
+            when = f"event {ago(now - event_time(event))}"
+            lines.append(f"    {when}: {event.get('reason')}: {shortened(message, 400)}")
     return lines
 
 
@@ -143,44 +130,21 @@ def _place(pod: Object) -> str:
     return f"node {node}" if node else "no node"
 
 
-def _services(every: dict[str, list[Object]]) -> list[str]:
-    endpoints = {full_name(one): one for one in every["endpoints"]}
-    return [
-        f"- {full_name(one)}: {text}"
-        for one in every["services"]
-        for text in service_problems(one, endpoints, every["pods"])
-    ]
-
-
 async def ingress_classes(api: ClusterApi, ingresses: Sequence[Object]) -> list[str] | None:
     """The classes that are there, if any is wanted by name and they can be seen."""
     if not any(one["spec"].get("ingressClassName") for one in ingresses):
         return None
-    try:
-        return [full_name(one) for one in await api.items("ingressclasses")]
-    except ToolError:
-        return None  # not everyone may see them
+    found = await attempted(api.items("ingressclasses"))
+    return None if isinstance(found, ToolError) else [full_name(one) for one in found]
 
 
-def _ingresses(every: dict[str, list[Object]], classes: Sequence[str] | None) -> list[str]:
-    return [
-        f"- {full_name(one)}: {text}"
-        for one in every["ingresses"]
-        for text in ingress_problems(one, every["services"], classes)
-    ]
-
-
-def _claims(claims: Sequence[Object], events: Sequence[Object], now: float) -> list[str]:
+def _claims(claims: Sequence[Object], last: LastEvents, now: float) -> list[str]:
     lines = []
     for one in claims:
         if texts := claim_problems(one, now):
-            why = [
-                event.get("message", "")
-                for event in sorted(events, key=event_time)
-                if event["involvedObject"].get("uid") == one["metadata"]["uid"]
-            ]
-            more = [f"    event: {shortened(why[-1], 400)}"] if why else []
-            lines += [f"- {full_name(one)}: {'; '.join(texts)}", *more]
+            lines.append(f"- {full_name(one)}: {'; '.join(texts)}")
+            if event := last.get(one["metadata"]["uid"]):
+                lines.append(f"    event: {shortened(event.get('message') or '', 400)}")
     return lines
 
 

@@ -60,6 +60,11 @@ def said(one: Mapping[str, Any]) -> str:
 # --- pods
 
 
+def container_specs(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Of a pod: those that start it, then those that run."""
+    return [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
+
+
 def containers(pod: Object) -> list[tuple[Mapping[str, Any], Mapping[str, Any], str]]:
     """Each container's spec, its status (empty if there is none yet), and what to call it."""
     spec, status = pod["spec"], pod.get("status", {})
@@ -77,16 +82,12 @@ def containers(pod: Object) -> list[tuple[Mapping[str, Any], Mapping[str, Any], 
 
 
 def pod_problems(pod: Object, now: float) -> list[str]:
-    status, created = pod.get("status", {}), parsed(pod["metadata"].get("creationTimestamp", ""))
+    status, created = pod.get("status", {}), parsed(pod["metadata"].get("creationTimestamp"))
     if status.get("phase") == "Succeeded":
         return []
+    if pod["metadata"].get("deletionTimestamp"):
+        return stuck(pod, now)
     found = []
-    if deleted := pod["metadata"].get("deletionTimestamp"):
-        held = ", ".join(pod["metadata"].get("finalizers") or []) or "none"
-        late = now - parsed(deleted)
-        return (
-            [f"being deleted since {ago(late)}; finalizers: {held}"] if late > START_SECONDS else []
-        )
     if status.get("phase") == "Failed":
         found.append(f"failed: {said(status)}" if said(status) else "failed")
     scheduled = condition(pod, "PodScheduled")
@@ -112,11 +113,11 @@ def container_problems(
     if ended and ended.get("exitCode"):
         found.append(ending(ended, spec, now))
     if running and not status.get("ready") and "readinessProbe" in spec:
-        since = now - parsed(running.get("startedAt", ""))
+        since = now - parsed(running.get("startedAt"))
         if since > START_SECONDS / 2 or restarts:
             found.append(f"running but not ready; readiness probe: {probe(spec['readinessProbe'])}")
     last = (status.get("lastState") or {}).get("terminated")
-    recent = last and now - parsed(last.get("finishedAt", "")) < RECENT_SECONDS
+    recent = last and now - parsed(last.get("finishedAt")) < RECENT_SECONDS
     if last and (found or recent):
         text = ending(last, spec, now)
         found.append(f"{restarts} restart{'s' * (restarts != 1)}, the last: {text}")
@@ -132,8 +133,8 @@ def ending(ended: Mapping[str, Any], spec: Mapping[str, Any], now: float | None 
     if ended.get("reason") == "OOMKilled":
         limit = spec.get("resources", {}).get("limits", {}).get("memory", "none")
         text += f", memory limit {limit}"
-    if finished := parsed(ended.get("finishedAt") or ""):
-        ran = finished - parsed(ended.get("startedAt") or "")
+    if finished := parsed(ended.get("finishedAt")):
+        ran = finished - parsed(ended.get("startedAt"))
         text += f", {ago(now - finished)}" if now is not None else ""
         text += f" after {ran:.0f} s"
     message = shortened(ended.get("message") or "", MESSAGE_CHARS)
@@ -193,7 +194,7 @@ def node_problems(node: Object, now: float) -> list[str]:
     found = []
     for one in node.get("status", {}).get("conditions") or []:
         if one["status"] != ("True" if one["type"] == "Ready" else "False"):
-            since = ago(now - parsed(one.get("lastTransitionTime", "")))
+            since = ago(now - parsed(one.get("lastTransitionTime")))
             found.append(f"{one['type']}={one['status']}, {since}: {said(one)}")
     if node["spec"].get("unschedulable"):
         found.append("cordoned: takes no new pods")
@@ -212,7 +213,7 @@ def claim_problems(claim: Object, _now: float) -> list[str]:
 
 def stuck(one: Object, now: float) -> list[str]:
     """An object that does not go away."""
-    since = parsed(one["metadata"].get("deletionTimestamp") or "")
+    since = parsed(one["metadata"].get("deletionTimestamp"))
     if not since or now - since < START_SECONDS:
         return []
     held = one["metadata"].get("finalizers") or one.get("spec", {}).get("finalizers") or []

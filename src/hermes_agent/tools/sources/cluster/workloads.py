@@ -1,7 +1,6 @@
 """Logs of a workload's pods, the history of its rollouts, and what its pods use."""
 
 import asyncio
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,14 +8,17 @@ from typing import Any
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
-from hermes_agent.tools.sources.cluster.client import KINDS, LOG_GONE, ClusterApi, Object
-from hermes_agent.tools.sources.cluster.objects import matcher, pods_of, references
-from hermes_agent.tools.sources.cluster.problems import ago, full_name
-from hermes_agent.tools.sources.redaction import (
-    HIDDEN,
-    sounds_secret,
-    text_without_secrets,
+from hermes_agent.tools.sources.cluster.client import (
+    KINDS,
+    LOG_GONE,
+    ClusterApi,
+    Object,
+    message,
+    segment,
 )
+from hermes_agent.tools.sources.cluster.objects import matcher, pods_of, references
+from hermes_agent.tools.sources.cluster.problems import ago, container_specs, full_name
+from hermes_agent.tools.sources.redaction import HIDDEN, text_without_secrets, without_secrets
 from hermes_agent.tools.sources.results import answer, size, table
 from hermes_agent.tools.sources.times import Window, iso, parsed, stamp
 
@@ -63,7 +65,7 @@ async def logs(
     wanted = [
         (pod, one["name"])
         for pod in pods[:PODS]
-        for one in [*(pod["spec"].get("initContainers") or []), *pod["spec"]["containers"]]
+        for one in container_specs(pod["spec"])
         if not container or one["name"] == container
     ]
     if not wanted:
@@ -118,10 +120,7 @@ async def _log(
         sinceTime="" if previous else iso(span.start),
     )
     if status >= 300:
-        try:
-            return "", str(json.loads(text)["message"])
-        except (ValueError, KeyError, TypeError):
-            return "", f"the cluster answers {status}"
+        return "", message(text) or f"the cluster answers {status}"
     if text.startswith(LOG_GONE):
         return "", "its node has removed that log"
     end = iso(span.end)
@@ -178,11 +177,7 @@ async def revisions_of(api: ClusterApi, one: Object) -> list[tuple[int, Object, 
 
 
 def images(template: Mapping[str, Any]) -> list[str]:
-    spec = template.get("spec", {})
-    return [
-        str(one.get("image"))
-        for one in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
-    ]
+    return [str(one.get("image")) for one in container_specs(template.get("spec", {}))]
 
 
 def flattened(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -201,17 +196,12 @@ def flattened(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 def differences(before: Any, after: Any) -> list[str]:
     """What differs between two pod templates; values that sound secret are only said to differ."""
     old, new = dict(flattened(before)), dict(flattened(after))
+    shown = [dict(flattened(without_secrets(one))) for one in (before, after)]
     lines = []
     for path in sorted(old.keys() | new.keys(), key=lambda one: (not one.endswith("image"), one)):
         if old.get(path) == new.get(path) or "pod-template-hash" in path or path.endswith("].name"):
             continue
-        name = re.findall(r"\[([^\]]+)\]", path)[-1:] or [path]
-        hidden = sounds_secret(name[0])
-        was, now = (
-            HIDDEN if hidden and one is not None
-            else "absent" if one is None else shortened(text_without_secrets(one), 200)
-            for one in (old.get(path), new.get(path))
-        )  # fmt: skip
+        was, now = (shortened(one.get(path, "absent"), 200) for one in shown)
         change = "changed (not shown)" if was == now == HIDDEN else f"{was} → {now}"
         lines.append(f"- {path.removeprefix('spec.')}: {change}")
     return lines or ["nothing differs in the pod template"]
@@ -244,7 +234,7 @@ def last_change(one: Object) -> tuple[float, str]:
         if each.get("subresource") != "status" and each.get("time")
     ]  # fmt: skip
     if not fields:
-        return parsed(one["metadata"].get("creationTimestamp", "")), "?"
+        return parsed(one["metadata"].get("creationTimestamp")), "?"
     last = max(fields, key=lambda each: parsed(each["time"]))
     return parsed(last["time"]), str(last.get("manager", "?"))
 
@@ -263,7 +253,7 @@ def quantity(text: str) -> float:
 
 async def top(api: ClusterApi, kind: str, namespace: str, limit: int) -> ToolResult:
     what = "nodes" if kind and (await api.kind(kind)).kind == "Node" else "pods"
-    where = f"/namespaces/{namespace}" if namespace and what == "pods" else ""
+    where = f"/namespaces/{segment(namespace)}" if namespace and what == "pods" else ""
     status, text = await api.reply(f"/apis/metrics.k8s.io/v1beta1{where}/{what}")
     if status in (404, 503):
         raise ToolError(
@@ -272,7 +262,7 @@ async def top(api: ClusterApi, kind: str, namespace: str, limit: int) -> ToolRes
         )  # fmt: skip
     if status >= 300:
         raise ToolError(f"the cluster does not show its metrics ({status})", retry="never")
-    measured = json.loads(text)["items"]
+    measured = api.source.read(text)["items"]
     known = {full_name(one): one for one in await api.items(what, namespace)}
     rows = []
     for one in measured:

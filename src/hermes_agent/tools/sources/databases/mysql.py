@@ -19,7 +19,7 @@ from hermes_agent.tools.sources.databases.reports import (
     Report,
     Rows,
     Run,
-    needed,
+    check_reads,
     report,
     rows_shown,
     too_powerful,
@@ -125,7 +125,8 @@ async def mysql(
     async with _connected(one) as run:
         if action != "query":
             return await report(one, REPORTS[action], run)
-        if found := _EFFECT.search(_COMMENT.sub(" ", needed(query))):
+        check_reads(query)
+        if found := _EFFECT.search(_COMMENT.sub(" ", query)):
             what = f"`query` is not a statement that only reads: {found[0]}"
             raise ToolError(what, "leave that out", "changed")
         granted = [_POWERS.search(str(row[0])) for row in (await run(await _grants(run))).rows]
@@ -151,18 +152,16 @@ async def _connected(source: Source) -> AsyncIterator[Run]:
 
     source.check_reach()
     settings = source.settings
-    found = re.fullmatch(r"mysql://[^/]*?(?::(\d+))?(?:/([^?]*))?(\?.*tls.*)?", settings.url)
-    port, database, secure = found.groups() if found else (None, None, None)
-    host, seconds = host_of(settings.url), settings.timeout_seconds
-    options: dict[str, Any] = {"database": database} if database else {}
-    if secure or settings.ca_file:
-        options["ssl"] = tls(settings.ca_file)
+    parts, seconds = source.parts(), settings.timeout_seconds
+    secure = settings.ca_file or re.search("tls|ssl", parts.query)
 
     def connect() -> Any:
         return pymysql.connect(
-            host=host, port=int(port or 3306), user=settings.user or None,
+            host=host_of(settings.url), port=parts.port or 3306, user=settings.user or None,
+            database=parts.path.strip("/") or None,
+            ssl=tls(settings.ca_file) if secure else None,
             password=source.secret(settings.password), connect_timeout=max(1, int(seconds)),
-            read_timeout=seconds, write_timeout=seconds, charset="utf8mb4", **options,
+            read_timeout=seconds, write_timeout=seconds, charset="utf8mb4",
         )  # fmt: skip
 
     try:
@@ -208,7 +207,7 @@ def _said(error: Any) -> str:
     return quoted(str(error.args[-1]) if error.args else type(error).__name__)
 
 
-async def changes(source: Source, span: Window) -> list[Change]:
+async def changes(source: Source, _span: Window) -> list[Change]:
     """Restarts, and tables whose definition changed."""
     statement = """
         select unix_timestamp() - variable_value, 'the server started'
@@ -226,7 +225,7 @@ async def changes(source: Source, span: Window) -> list[Change]:
             except ToolError:
                 if one is created:
                     raise
-    return [Change(float(at), what) for at, what in rows if span.start <= float(at) <= span.end]
+    return [Change(float(at), what) for at, what in rows]
 
 
 async def verify(source: Source) -> str:

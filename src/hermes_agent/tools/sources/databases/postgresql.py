@@ -15,7 +15,7 @@ from hermes_agent.tools.sources.databases.reports import (
     Report,
     Rows,
     Run,
-    needed,
+    check_reads,
     report,
     rows_shown,
     too_powerful,
@@ -157,7 +157,7 @@ async def postgresql(
     async with _connected(one) as run:
         if action != "query":
             return await report(one, REPORTS[action], run)
-        needed(query)
+        check_reads(query)
         if powers := (await run(_POWERS)).rows[0][0]:
             raise too_powerful(one, powers, GRANTS)
         return rows_shown(one, await run(query), limit)
@@ -184,7 +184,9 @@ async def _connected(source: Source) -> AsyncIterator[Run]:
         )
     except psycopg.Error as error:
         hint = "" if settings.user else f"`hermes config set sources.{source.name}.user NAME`"
-        raise ToolError(f"cannot reach {source.label}: {_said(error)}", hint, "same") from None
+        raise ToolError(
+            f"cannot reach {source.label}: {quoted(str(error))}", hint, "same"
+        ) from None
 
     async def run(statement: str) -> Rows:
         try:
@@ -198,18 +200,14 @@ async def _connected(source: Source) -> AsyncIterator[Run]:
                             break
                 return Rows([column.name for column in cursor.description or ()], kept.rows)
         except psycopg.Error as error:
-            raise ToolError(f"PostgreSQL answers: {_said(error)}", retry="changed") from None
+            raise ToolError(f"PostgreSQL answers: {quoted(str(error))}", retry="changed") from None
 
     async with connection:
         await connection.set_read_only(True)
         yield run
 
 
-def _said(error: Any) -> str:
-    return quoted(str(error))
-
-
-async def changes(source: Source, span: Window) -> list[Change]:
+async def changes(source: Source, _span: Window) -> list[Change]:
     """Restarts, new settings, tables that were vacuumed or analyzed by hand."""
     moments = """
         select extract(epoch from pg_postmaster_start_time())::float8, 'the server started'
@@ -223,7 +221,7 @@ async def changes(source: Source, span: Window) -> list[Change]:
         from pg_stat_user_tables where last_vacuum is not null"""
     async with _connected(source) as run:
         rows = (await run(moments)).rows
-    return [Change(at, what) for at, what in rows if span.start <= at <= span.end]
+    return [Change(at, what) for at, what in rows]
 
 
 async def verify(source: Source) -> str:

@@ -12,7 +12,7 @@ from hermes_agent.core.text.addresses import host_of
 from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import ANSWER_BYTES, Source, pick, quoted, tls
+from hermes_agent.tools.sources.connection import ANSWER_BYTES, Source, pick, quoted, required, tls
 from hermes_agent.tools.sources.results import Change, answer, size, table
 from hermes_agent.tools.sources.times import Window, stamp
 
@@ -123,8 +123,7 @@ async def _sizes(source: Source, ask: Any) -> ToolResult:
 
 
 async def _key(source: Source, ask: Any, key: str) -> ToolResult:
-    if not key:
-        raise ToolError("`key` is empty", "action sizes lists some", "changed")
+    required(key, "key", "action sizes lists some")
     kind = await ask("TYPE", key)
     if kind == "none":
         return answer(source, "no such key", {"type": ""})
@@ -145,14 +144,14 @@ async def _connected(source: Source) -> AsyncIterator[Any]:
     """Asks one command after the other."""
     source.check_reach()
     settings = source.settings
-    found = re.fullmatch(r"(rediss?)://[^/]*?(?::(\d+))?(?:/(\d*))?", settings.url)
-    scheme, port, database = found.groups() if found else ("redis", None, None)
-    context = tls(settings.ca_file) if scheme == "rediss" else None
+    parts = source.parts()
+    database = parts.path.strip("/")
+    context = tls(settings.ca_file) if parts.scheme == "rediss" else None
     writer = None
     try:
         async with asyncio.timeout(settings.timeout_seconds):
             reader, writer = await asyncio.open_connection(
-                host_of(settings.url), int(port or 6379), ssl=context
+                host_of(settings.url), parts.port or 6379, ssl=context
             )
 
             async def ask(*words: str) -> Any:
@@ -223,7 +222,7 @@ class Replies:
             )
 
 
-async def changes(source: Source, span: Window) -> list[Change]:
+async def changes(source: Source, _span: Window) -> list[Change]:
     """Restarts and the last save."""
     async with _connected(source) as ask:
         facts = info(await ask("INFO"))
@@ -231,7 +230,7 @@ async def changes(source: Source, span: Window) -> list[Change]:
     found = [Change(started, "the server started")]
     if facts.get("rdb_last_bgsave_status") == "err":
         found.append(Change(float(facts.get("rdb_last_save_time", 0)), "the last save that worked"))
-    return [one for one in found if span.start <= one.time <= span.end]
+    return found
 
 
 async def verify(source: Source) -> str:

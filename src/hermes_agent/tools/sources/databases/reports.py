@@ -62,12 +62,11 @@ async def report(
     return answer(source, "\n\n".join(parts), {"rows": counts}, missing)
 
 
-def needed(query: str) -> str:
+def check_reads(query: str) -> None:
     """Raises `ToolError` for what is not a statement that reads."""
     if not _READS.match(query):
         hint = "it begins with select, with, show, explain, describe, table or values"
         raise ToolError("`query` is not a statement that reads", hint, "changed")
-    return query
 
 
 def rows_shown(source: Source, found: Rows, limit: int) -> ToolResult:

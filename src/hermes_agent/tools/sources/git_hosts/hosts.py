@@ -1,14 +1,14 @@
 """What GitHub, Gitea and GitLab say of a repository, in the same words."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
-import httpx
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.settings.sources import SourceSettings
 from hermes_agent.core.text.addresses import host_of
 from hermes_agent.tools.sources.connection import Source
 from hermes_agent.tools.sources.times import Window, iso, parsed
@@ -39,19 +39,128 @@ class FailedJob(Struct, frozen=True):
     link: str = ""
 
 
+class Listing(NamedTuple):
+    """Where a host lists what happened, and how one of it is read."""
+
+    path: str
+    read: Callable[[Json], Happening]
+    params: Mapping[str, str] = {}
+    """With `{since}`, `{until}`, `{ref}` and `{path}`; what is empty then is left out."""
+    inside: str = ""
+    """The field of the answer that has the list."""
+
+
+def _hub_commit(one: Json) -> Happening:
+    commit = one["commit"]
+    who = (one.get("author") or {}).get("login") or commit["author"]["name"]
+    return Happening(
+        parsed(commit["committer"]["date"]), one["sha"][:12], commit["message"].partition("\n")[0],
+        who=who, link=one.get("html_url", ""),
+    )  # fmt: skip
+
+
+def _hub_pull(one: Json) -> Happening:
+    state = "merged" if one.get("merged_at") else "draft" if one.get("draft") else one["state"]
+    return Happening(
+        parsed(one.get("merged_at") or one["updated_at"]), f"#{one['number']}", one["title"],
+        state, one["user"]["login"], f"{one['head']['ref']} → {one['base']['ref']}",
+        one["html_url"],
+    )  # fmt: skip
+
+
+def _hub_run(one: Json) -> Happening:
+    return Happening(
+        parsed(one.get("created_at") or one.get("started_at")), str(one["id"]),
+        f"{one.get('name') or one.get('path', '')}: {one.get('display_title', '')}",
+        one.get("conclusion") or one["status"], (one.get("actor") or {}).get("login", ""),
+        f"{one.get('head_branch')} {one['head_sha'][:8]}", one.get("html_url", ""),
+    )  # fmt: skip
+
+
+def _hub_release(one: Json) -> Happening:
+    return Happening(
+        parsed(one.get("published_at")), one["tag_name"], one.get("name") or "",
+        "pre-release" if one.get("prerelease") else "released",
+        (one.get("author") or {}).get("login", ""), link=one.get("html_url", ""),
+    )  # fmt: skip
+
+
+def _hub_deployment(one: Json) -> Happening:
+    return Happening(
+        parsed(one["created_at"]), str(one["id"]), f"to {one['environment']}", "",
+        (one.get("creator") or {}).get("login", ""), f"{one['ref']} {one['sha'][:8]}",
+    )  # fmt: skip
+
+
+def _lab_commit(one: Json) -> Happening:
+    return Happening(
+        parsed(one["committed_date"]), one["id"][:12], one["title"],
+        who=one["author_name"], link=one.get("web_url", ""),
+    )  # fmt: skip
+
+
+def _lab_pull(one: Json) -> Happening:
+    return Happening(
+        parsed(one.get("merged_at") or one["updated_at"]), f"!{one['iid']}", one["title"],
+        "draft" if one.get("draft") and one["state"] == "opened" else one["state"],
+        one["author"]["username"], f"{one['source_branch']} → {one['target_branch']}",
+        one["web_url"],
+    )  # fmt: skip
+
+
+def _lab_run(one: Json) -> Happening:
+    return Happening(
+        parsed(one.get("updated_at") or one["created_at"]), str(one["id"]),
+        f"pipeline {one.get('name') or one.get('source') or ''}", one["status"],
+        ref=f"{one['ref']} {one['sha'][:8]}", link=one.get("web_url", ""),
+    )  # fmt: skip
+
+
+def _lab_release(one: Json) -> Happening:
+    return Happening(
+        parsed(one["released_at"]), one["tag_name"], one.get("name") or "", "released",
+        (one.get("author") or {}).get("username", ""),
+        link=(one.get("_links") or {}).get("self", ""),
+    )  # fmt: skip
+
+
+def _lab_deployment(one: Json) -> Happening:
+    return Happening(
+        parsed(one["created_at"]), str(one["iid"]), f"to {one['environment']['name']}",
+        one["status"], (one.get("user") or {}).get("username", ""),
+        f"{one['ref']} {one['sha'][:8]}",
+    )  # fmt: skip
+
+
 class GitHubHost:
     """GitHub's API; Gitea's differs in few places."""
 
-    api = "/api/v3"
-    size = "per_page"
+    api, size = "/api/v3", "per_page"
+    anonymous, login = "/rate_limit", "login"
+    """What anybody may ask, and the field with one's own name."""
+    listings: Mapping[str, Listing] = {
+        "commits": Listing("commits", _hub_commit, {
+            "since": "{since}", "until": "{until}", "sha": "{ref}", "path": "{path}",
+        }),
+        "pulls": Listing("pulls", _hub_pull, {
+            "state": "all", "sort": "updated", "direction": "desc",
+        }),
+        "runs": Listing("actions/runs", _hub_run, {
+            "branch": "{ref}", "created": "{since}..{until}",
+        }, "workflow_runs"),
+        "releases": Listing("releases", _hub_release),
+        "deployments": Listing("deployments", _hub_deployment),
+    }  # fmt: skip
+    open_pulls: Mapping[str, str] = {"state": "open", "head": "{owner}:{head}", "base": "{base}"}
+    new_pull = ("title", "head", "base", "body")
 
     def __init__(self, source: Source) -> None:
         url = source.settings.url.rstrip("/")
         if host_of(url) == "github.com":
             url = "https://api.github.com"
-        elif host_of(url) != "api.github.com" and self.api not in url:
+        elif url and host_of(url) != "api.github.com" and self.api not in url:
             url += self.api
-        self.source = replace(source, settings=replace(source.settings, url=url))
+        self.source = source.at(url)
 
     async def get(self, path: str, /, **params: Any) -> Any:
         return await self.source.get(path, {name: one for name, one in params.items() if one})
@@ -59,82 +168,25 @@ class GitHubHost:
     def at(self, repository: str) -> str:
         return f"/repos/{repository}"
 
-    async def commits(
-        self, repository: str, span: Window, branch: str = "", path: str = ""
+    async def happened(
+        self, part: str, repository: str, span: Window, ref: str = "", path: str = ""
     ) -> list[Happening]:
-        found = await self.get(
-            f"{self.at(repository)}/commits", since=iso(span.start), until=iso(span.end),
-            sha=branch, path=path, **{self.size: PAGE},
-        )  # fmt: skip
-        return [
-            Happening(
-                parsed(one["commit"]["committer"]["date"]), one["sha"][:12],
-                one["commit"]["message"].partition("\n")[0],
-                who=(one.get("author") or {}).get("login") or one["commit"]["author"]["name"],
-                link=one.get("html_url", ""),
-            )
-            for one in found or []
-        ]  # fmt: skip
+        """What a listing has of that time; nothing if the host has no such listing."""
+        if (listing := self.listings.get(part)) is None:
+            return []
+        where = f"{self.at(repository)}/{listing.path}"
+        words = {"since": iso(span.start), "until": iso(span.end), "ref": ref, "path": path}
+        params = {name: text.format(**words) for name, text in listing.params.items()}
+        found = await self.get(where, **params, **{self.size: PAGE})
+        rows = map(listing.read, (found[listing.inside] if listing.inside else found) or [])
+        chosen = [one for one in rows if one.time in span]
+        if part != "deployments":
+            return chosen
+        return [one if one.state else await self._with_state(where, one) for one in chosen]
 
-    async def pulls(self, repository: str, span: Window) -> list[Happening]:
-        found = await self.get(
-            f"{self.at(repository)}/pulls", state="all", sort=self.by_update, direction="desc",
-            **{self.size: PAGE},
-        )  # fmt: skip
-        rows = [self.pull(one) for one in found]
-        return [one for one in rows if span.start <= one.time <= span.end]
-
-    by_update = "updated"
-
-    def pull(self, one: Json) -> Happening:
-        state = "merged" if one.get("merged_at") else "draft" if one.get("draft") else one["state"]
-        return Happening(
-            parsed(one.get("merged_at") or one["updated_at"]), f"#{one['number']}", one["title"],
-            state, one["user"]["login"], f"{one['head']['ref']} → {one['base']['ref']}",
-            one["html_url"],
-        )  # fmt: skip
-
-    async def runs(self, repository: str, span: Window, branch: str = "") -> list[Happening]:
-        found = await self.get(
-            f"{self.at(repository)}/actions/runs", branch=branch,
-            created=f"{iso(span.start)}..{iso(span.end)}", **{self.size: PAGE},
-        )  # fmt: skip
-        rows = [
-            Happening(
-                parsed(one.get("created_at") or one.get("started_at") or ""), str(one["id"]),
-                f"{one.get('name') or one.get('path', '')}: {one.get('display_title', '')}",
-                one.get("conclusion") or one["status"], (one.get("actor") or {}).get("login", ""),
-                f"{one.get('head_branch')} {one['head_sha'][:8]}", one.get("html_url", ""),
-            )
-            for one in found["workflow_runs"]
-        ]  # fmt: skip
-        return [one for one in rows if span.start <= one.time <= span.end]
-
-    async def releases(self, repository: str, span: Window) -> list[Happening]:
-        found = await self.get(f"{self.at(repository)}/releases", **{self.size: 30})
-        rows = [
-            Happening(
-                parsed(one.get("published_at") or ""), one["tag_name"], one.get("name") or "",
-                "pre-release" if one.get("prerelease") else "released",
-                (one.get("author") or {}).get("login", ""), link=one.get("html_url", ""),
-            )
-            for one in found
-        ]  # fmt: skip
-        return [one for one in rows if span.start <= one.time <= span.end]
-
-    async def deployments(self, repository: str, span: Window) -> list[Happening]:
-        path = f"{self.at(repository)}/deployments"
-        found = await self.get(path, **{self.size: 30})
-        rows = []
-        for one in found:
-            if span.start <= parsed(one["created_at"]) <= span.end:
-                states = await self.get(f"{path}/{one['id']}/statuses", per_page=1)
-                state = states[0]["state"] if states else "created"
-                rows.append(Happening(
-                    parsed(one["created_at"]), str(one["id"]), f"to {one['environment']}", state,
-                    (one.get("creator") or {}).get("login", ""), f"{one['ref']} {one['sha'][:8]}",
-                ))  # fmt: skip
-        return rows
+    async def _with_state(self, where: str, deployment: Happening) -> Happening:
+        states = await self.get(f"{where}/{deployment.id}/statuses", per_page=1)
+        return replace(deployment, state=states[0]["state"] if states else "created")
 
     async def failed_jobs(self, repository: str, run: str) -> list[FailedJob]:
         found = await self.get(f"{self.at(repository)}/actions/runs/{run}/jobs")
@@ -154,15 +206,11 @@ class GitHubHost:
     async def log(self, repository: str, job: str) -> str:
         path = f"{self.at(repository)}/actions/jobs/{job}/logs"
         reply, data = await self.source.reply("GET", path)
-        if reply.is_redirect:
+        if reply.is_redirect and (url := reply.headers["location"]).startswith("http"):
             # The log lies in a store of its own; the address is its key, and gets no other.
-            async with self.source.http(timeout=self.source.settings.timeout_seconds) as client:
-                try:
-                    reply = await client.get(reply.headers["location"])
-                except httpx.HTTPError as error:
-                    what = str(error) or type(error).__name__
-                    raise ToolError(f"cannot get the log: {what}", retry="same") from None
-            data = reply.content
+            seconds = self.source.settings.timeout_seconds
+            bare = SourceSettings(self.source.settings.kind, url, timeout_seconds=seconds)
+            reply, data = await replace(self.source, settings=bare).reply("GET", "")
         text = data.decode(errors="replace")
         self.source.refuse(reply, text)
         return text
@@ -176,45 +224,44 @@ class GitHubHost:
     async def default_branch(self, repository: str) -> str:
         return str((await self.get(self.at(repository)))["default_branch"])
 
+    def _pulls(self, repository: str) -> tuple[str, Callable[[Json], Happening]]:
+        listing = self.listings["pulls"]
+        return f"{self.at(repository)}/{listing.path}", listing.read
+
     async def find_pull(self, repository: str, head: str, base: str) -> Happening | None:
         """The open one for these branches."""
-        owner = repository.partition("/")[0]
-        found = await self.get(
-            f"{self.at(repository)}/pulls", state="open", head=f"{owner}:{head}", base=base,
-            **{self.size: PAGE},
-        )  # fmt: skip
-        same = [one for one in found if one["head"]["ref"] == head and one["base"]["ref"] == base]
-        return self.pull(same[0]) if same else None
+        words = {"owner": repository.partition("/")[0], "head": head, "base": base}
+        params = {name: text.format(**words) for name, text in self.open_pulls.items()}
+        path, read = self._pulls(repository)
+        found = map(read, await self.get(path, **params, **{self.size: PAGE}))
+        return next((one for one in found if one.ref == f"{head} → {base}"), None)
 
     async def open_pull(
         self, repository: str, head: str, base: str, title: str, body: str
     ) -> Happening:
-        given = {"title": title, "head": head, "base": base, "body": body}
-        return self.pull(
-            await self.source.fetch("POST", f"{self.at(repository)}/pulls", json=given)
-        )
+        path, read = self._pulls(repository)
+        given = dict(zip(self.new_pull, (title, head, base, body), strict=True))
+        return read(await self.source.fetch("POST", path, json=given))
 
     async def verify(self) -> str:
         if not self.source.settings.token:
-            await self.get("/rate_limit")
+            await self.get(self.anonymous, per_page=1)
             return "answers, without a token"
-        return f"answers, as {(await self.get('/user'))['login']}"
+        return f"answers, as {(await self.get('/user'))[self.login]}"
 
 
 class GiteaHost(GitHubHost):
-    api = "/api/v1"
-    size = "limit"
-    by_update = "recentupdate"
-
-    async def deployments(self, repository: str, span: Window) -> list[Happening]:  # noqa: ARG002
-        return []  # Gitea has none
+    api, size = "/api/v1", "limit"
+    listings: Mapping[str, Listing] = {
+        **{name: one for name, one in GitHubHost.listings.items() if name != "deployments"},
+        "pulls": Listing("pulls", _hub_pull, {"state": "all", "sort": "recentupdate"}),
+    }
 
     async def diff(self, repository: str, ref: str) -> str:
         part = f"pulls/{ref[1:]}.diff" if ref[0] in "#!" else f"git/commits/{ref}.diff"
         if "..." in ref:
-            raise ToolError(
-                "Gitea shows no diff of a range", "give one commit or #NUMBER", "changed"
-            )
+            what = "Gitea shows no diff of a range"
+            raise ToolError(what, "give one commit or #NUMBER", "changed")
         return await self.source.text("GET", f"{self.at(repository)}/{part}")
 
     async def verify(self) -> str:
@@ -223,79 +270,29 @@ class GiteaHost(GitHubHost):
 
 class GitLabHost(GitHubHost):
     api = "/api/v4"
+    anonymous, login = "/projects", "username"
+    listings: Mapping[str, Listing] = {
+        "commits": Listing("repository/commits", _lab_commit, {
+            "since": "{since}", "until": "{until}", "ref_name": "{ref}", "path": "{path}",
+        }),
+        "pulls": Listing("merge_requests", _lab_pull, {
+            "state": "all", "order_by": "updated_at", "updated_after": "{since}",
+        }),
+        "runs": Listing("pipelines", _lab_run, {
+            "ref": "{ref}", "updated_after": "{since}", "updated_before": "{until}",
+        }),
+        "releases": Listing("releases", _lab_release),
+        "deployments": Listing("deployments", _lab_deployment, {
+            "order_by": "created_at", "sort": "desc",
+        }),
+    }  # fmt: skip
+    open_pulls: Mapping[str, str] = {
+        "state": "opened", "source_branch": "{head}", "target_branch": "{base}",
+    }  # fmt: skip
+    new_pull = ("title", "source_branch", "target_branch", "description")
 
     def at(self, repository: str) -> str:
         return f"/projects/{quote(repository, safe='')}"
-
-    async def commits(
-        self, repository: str, span: Window, branch: str = "", path: str = ""
-    ) -> list[Happening]:
-        found = await self.get(
-            f"{self.at(repository)}/repository/commits", since=iso(span.start),
-            until=iso(span.end), ref_name=branch, path=path, per_page=PAGE,
-        )  # fmt: skip
-        return [
-            Happening(parsed(one["committed_date"]), one["id"][:12], one["title"],
-                      who=one["author_name"], link=one.get("web_url", ""))
-            for one in found
-        ]  # fmt: skip
-
-    async def pulls(self, repository: str, span: Window) -> list[Happening]:
-        found = await self.get(
-            f"{self.at(repository)}/merge_requests", state="all", order_by="updated_at",
-            updated_after=iso(span.start), per_page=PAGE,
-        )  # fmt: skip
-        rows = [self.pull(one) for one in found]
-        return [one for one in rows if span.start <= one.time <= span.end]
-
-    def pull(self, one: Json) -> Happening:
-        return Happening(
-            parsed(one.get("merged_at") or one["updated_at"]), f"!{one['iid']}", one["title"],
-            "draft" if one.get("draft") and one["state"] == "opened" else one["state"],
-            one["author"]["username"], f"{one['source_branch']} → {one['target_branch']}",
-            one["web_url"],
-        )  # fmt: skip
-
-    async def runs(self, repository: str, span: Window, branch: str = "") -> list[Happening]:
-        found = await self.get(
-            f"{self.at(repository)}/pipelines", ref=branch, updated_after=iso(span.start),
-            updated_before=iso(span.end), per_page=PAGE,
-        )  # fmt: skip
-        rows = [
-            Happening(
-                parsed(one.get("updated_at") or one["created_at"]), str(one["id"]),
-                f"pipeline {one.get('name') or one.get('source') or ''}", one["status"],
-                ref=f"{one['ref']} {one['sha'][:8]}", link=one.get("web_url", ""),
-            )
-            for one in found
-        ]  # fmt: skip
-        return [one for one in rows if span.start <= one.time <= span.end]
-
-    async def releases(self, repository: str, span: Window) -> list[Happening]:
-        found = await self.get(f"{self.at(repository)}/releases", per_page=30)
-        rows = [
-            Happening(
-                parsed(one["released_at"]), one["tag_name"], one.get("name") or "", "released",
-                (one.get("author") or {}).get("username", ""),
-                link=(one.get("_links") or {}).get("self", ""),
-            )
-            for one in found
-        ]  # fmt: skip
-        return [one for one in rows if span.start <= one.time <= span.end]
-
-    async def deployments(self, repository: str, span: Window) -> list[Happening]:
-        found = await self.get(
-            f"{self.at(repository)}/deployments", order_by="created_at", sort="desc", per_page=30
-        )
-        rows = [
-            Happening(
-                parsed(one["created_at"]), str(one["iid"]), f"to {one['environment']['name']}",
-                one["status"], (one.get("user") or {}).get("username", ""),
-                f"{one['ref']} {one['sha'][:8]}",
-            )
-            for one in found
-        ]  # fmt: skip
-        return [one for one in rows if span.start <= one.time <= span.end]
 
     async def failed_jobs(self, repository: str, run: str) -> list[FailedJob]:
         found = await self.get(f"{self.at(repository)}/pipelines/{run}/jobs", per_page=100)
@@ -310,42 +307,19 @@ class GitLabHost(GitHubHost):
         return await self.source.text("GET", f"{self.at(repository)}/jobs/{job}/trace")
 
     async def diff(self, repository: str, ref: str) -> str:
+        where = self.at(repository)
         if "..." in ref:
             before, _, after = ref.partition("...")
-            path = f"{self.at(repository)}/repository/compare"
-            files = (await self.get(path, **{"from": before, "to": after}))["diffs"]
+            compared = {"from": before, "to": after}
+            files = (await self.get(f"{where}/repository/compare", **compared))["diffs"]
         elif ref[0] in "#!":
-            files = await self.get(
-                f"{self.at(repository)}/merge_requests/{ref[1:]}/diffs", per_page=100
-            )
+            files = await self.get(f"{where}/merge_requests/{ref[1:]}/diffs", per_page=100)
         else:
-            path = f"{self.at(repository)}/repository/commits/{quote(ref, safe='')}/diff"
+            path = f"{where}/repository/commits/{quote(ref, safe='')}/diff"
             files = await self.get(path, per_page=100)
         return "\n".join(
             f"diff --git a/{one['old_path']} b/{one['new_path']}\n{one['diff']}" for one in files
         )
-
-    async def find_pull(self, repository: str, head: str, base: str) -> Happening | None:
-        found = await self.get(
-            f"{self.at(repository)}/merge_requests", state="opened", source_branch=head,
-            target_branch=base,
-        )  # fmt: skip
-        return self.pull(found[0]) if found else None
-
-    async def open_pull(
-        self, repository: str, head: str, base: str, title: str, body: str
-    ) -> Happening:
-        given = {
-            "source_branch": head, "target_branch": base, "title": title, "description": body,
-        }  # fmt: skip
-        path = f"{self.at(repository)}/merge_requests"
-        return self.pull(await self.source.fetch("POST", path, json=given))
-
-    async def verify(self) -> str:
-        if not self.source.settings.token:
-            await self.get("/projects", per_page=1)
-            return "answers, without a token"
-        return f"answers, as {(await self.get('/user'))['username']}"
 
 
 HOSTS: Mapping[str, type[GitHubHost]] = {
@@ -354,7 +328,4 @@ HOSTS: Mapping[str, type[GitHubHost]] = {
 
 
 def host_for(source: Source) -> GitHubHost:
-    if not source.settings.url:
-        hint = f"`hermes config set sources.{source.name}.url https://…`"
-        raise ToolError(f"{source.label} has no address", hint, "never")
     return HOSTS[source.settings.kind](source)

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceKind
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import RecoveryResult, ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, pick
+from hermes_agent.tools.sources.connection import Source, attempted, pick, required
 from hermes_agent.tools.sources.git_hosts.hosts import FAILED, GitHubHost, Happening, host_for
 from hermes_agent.tools.sources.redaction import text_without_secrets
 from hermes_agent.tools.sources.results import Change, answer, table
@@ -21,6 +22,7 @@ from hermes_agent.tools.sources.times import Window, stamp, window
 KINDS: tuple[SourceKind, ...] = ("github", "gitlab", "gitea")
 DIFF_CHARS, FILE_LINES, FILES = 14_000, 150, 60
 JOBS, LOG_LINES = 3, 40
+_LEADS_AWAY = re.compile(r"(^|/)\.\.?(/|$)|[?\\%\s]|(?<=.)#")
 _STAMP = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z ", re.MULTILINE)
 _TERMINAL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|section_(start|end):\d+:\S*\r?")
 
@@ -44,33 +46,35 @@ async def git_host(
     `ref`: a commit, #12 (pull or merge request) or a...b. failure: failed jobs of the CI run `ref`,
     or the last that failed, with the ends of their logs."""
     host = host_for(pick(context, source, *KINDS))
-    where = _repository(host.source, repository)
+    where, ref = _repository(host.source, repository), _part(ref, "ref")
     if action == "diff":
-        if not ref:
-            raise ToolError("`ref` is empty", "a commit, #12 or main...branch", "changed")
+        required(ref, "ref", "a commit, #12 or main...branch")
         return _shown(host.source, ref, await host.diff(where, ref))
     span = window(since, until, context.clock())
     if action == "failure":
         return await _failure(host, where, ref, span)
     if action == "recent":
         found, notes = await _recent(host, where, span)
-        rows = [(stamp(at), what, who, link) for at, what, who, link in found[:limit]]
+        rows = [(stamp(one.time), one.what, one.who, one.link) for one in found]
         text = table(("time", "what", "who", "link"), rows, limit) if rows else "nothing happened"
         return answer(host.source, f"{where}\n{text}", {"count": len(found)}, notes)
-    if action in ("commits", "runs"):
-        more = {"path": path} if action == "commits" else {}
-        happened = await getattr(host, action)(where, span, ref, **more)
-    else:
-        happened = await getattr(host, action)(where, span)
+    happened = await host.happened(action, where, span, ref, path)
     return _listed(host.source, where, action, happened, limit)
 
 
 def _repository(source: Source, named: str) -> str:
     known = source.settings.repositories
     if named or len(known) == 1:
-        return (named or known[0]).strip("/")
+        return _part(named or known[0], "repository").strip("/")
     there = ", ".join(known) or "as owner/name"
     raise ToolError("which repository?", f"`repository`: {there}", "changed")
+
+
+def _part(value: str, name: str) -> str:
+    """An argument that becomes a part of a path, and must not lead out of it."""
+    if _LEADS_AWAY.search(value):
+        raise ToolError(f"not a valid {name}: {value!r}", retry="changed")
+    return value
 
 
 def _listed(
@@ -85,29 +89,24 @@ def _listed(
     return answer(source, f"{where}: {len(rows)} {what}\n{text}", {"count": len(rows)})
 
 
-Found = tuple[float, str, str, str]
-"""Time, what, who, link."""
-
-
-async def _recent(host: GitHubHost, repository: str, span: Window) -> tuple[list[Found], list[str]]:
+async def _recent(
+    host: GitHubHost, repository: str, span: Window
+) -> tuple[list[Change], list[str]]:
     """What happened, latest first, and what could not be asked."""
     parts = ("commits", "pulls", "runs", "releases", "deployments")
     lists = await asyncio.gather(
-        *(getattr(host, part)(repository, span) for part in parts), return_exceptions=True
+        *(attempted(host.happened(part, repository, span)) for part in parts)
     )
-    found: list[Found] = []
-    notes = []
+    if isinstance(lists[0], ToolError):
+        raise lists[0]  # no commits: there is no such repository, or it may not be seen
+    found, notes = [], []
     for part, some in zip(parts, lists, strict=True):
         if isinstance(some, ToolError):
             notes.append(f"no {part}: {some.message}")
-        elif isinstance(some, BaseException):
-            raise some
         else:
-            rows = [(one.time, _told(part, one), one.who, one.link) for one in some]
-            found += [row for row in rows if row[1]]
-    if isinstance(lists[0], ToolError):
-        raise lists[0]  # no commits: there is no such repository, or it may not be seen
-    return sorted(found, reverse=True), notes
+            rows = [Change(one.time, _told(part, one), one.who, one.link) for one in some]
+            found += [row for row in rows if row.what]
+    return sorted(found, key=lambda one: (one.time, one.what), reverse=True), notes
 
 
 def _told(part: str, one: Happening) -> str:
@@ -134,9 +133,7 @@ async def changes(source: Source, span: Window) -> list[Change]:
         except ToolError as error:
             troubles.append(error)
             continue
-        found += [
-            Change(at, f"{repository}: {what}", who, link) for at, what, who, link in happened
-        ]
+        found += [replace(one, what=f"{repository}: {one.what}") for one in happened]
     if troubles and not found:
         raise troubles[0]
     return found
@@ -145,23 +142,19 @@ async def changes(source: Source, span: Window) -> list[Change]:
 async def _failure(host: GitHubHost, where: str, run: str, span: Window) -> ToolResult:
     head = f"{where}: run {run}"
     if not run:
-        failed = [one for one in await host.runs(where, span) if one.state in FAILED]
+        failed = [one for one in await host.happened("runs", where, span) if one.state in FAILED]
         if not failed:
             return answer(host.source, f"{where}: no CI run failed in that time", {"jobs": 0})
         last = max(failed, key=lambda one: one.time)
         run, head = last.id, f"{where}: run {last.id}, {last.title}, {last.ref}, {stamp(last.time)}"
     jobs = await host.failed_jobs(where, run)
     lines = [head, f"{len(jobs)} jobs failed: {', '.join(one.name for one in jobs)}"]
-    logs = await asyncio.gather(
-        *(host.log(where, one.id) for one in jobs[:JOBS]), return_exceptions=True
-    )
+    logs = await asyncio.gather(*(attempted(host.log(where, one.id)) for one in jobs[:JOBS]))
     for job, log in zip(jobs, logs, strict=False):
         about = f", {job.about}" if job.about else ""
         lines += ["", f"{job.name}: {job.state}{about} {job.link}".rstrip()]
         if isinstance(log, ToolError):
             lines.append(f"its log could not be read: {log.message}")
-        elif isinstance(log, BaseException):
-            raise log
         else:
             lines += log_end(log)
     return answer(host.source, "\n".join(lines), {"run": run, "jobs": len(jobs)})
@@ -169,11 +162,13 @@ async def _failure(host: GitHubHost, where: str, run: str, span: Window) -> Tool
 
 def log_end(log: str) -> list[str]:
     """The lines before the last error that a job tells, or its last ones."""
-    clean = _TERMINAL.sub("", _STAMP.sub("", text_without_secrets(log)))
+    clean = _TERMINAL.sub("", _STAMP.sub("", log))
     lines = [line.rstrip() for line in clean.splitlines() if line.strip()]
     errors = [at for at, line in enumerate(lines) if line.startswith(("##[error]", "ERROR:"))]
     end = errors[-1] + 1 if errors else len(lines)
-    return lines[max(0, end - LOG_LINES) : end]
+    # What a secret of several lines begins with may be further up.
+    text = text_without_secrets("\n".join(lines[max(0, end - 10 * LOG_LINES) : end]))
+    return text.splitlines()[-LOG_LINES:]
 
 
 def _shown(source: Source, ref: str, diff: str) -> ToolResult:

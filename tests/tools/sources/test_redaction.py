@@ -1,0 +1,60 @@
+"""What sounds secret is not shown, however it is written; all else is."""
+
+import pytest
+
+from hermes_agent.tools.sources.redaction import text_without_secrets, without_secrets
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "db_password = hunter2",
+        "+db_password = hunter2",
+        "- DB_PASSWORD: hunter2",
+        "2026-11-19T03:12:01.5Z DB_PASSWORD: hunter2 hunter2",
+        "connects with user=ann password=hunter2 to db",
+        "run --db-password hunter2 --verbose",
+        '{"user": "ann", "password": "hunter2", "port": 1}',
+        '{"log": "{\\"password\\": \\"hunter2 hunter2\\"}"}',
+        '{"port": 1, "password": "hunter2',
+        "db.password: |\n  hunter2\n  hunter2\nport: 1",
+        "env:\n- name: DB_PASSWORD\n  value: hunter2\n- name: MODE\n  value: fast",
+        '[{"name":"DB_PASSWORD","value":"hunter2"}]',
+        "postgres://ann:hun@hunter2@db/shop",
+        "-----BEGIN EC PRIVATE KEY-----\nhunter2",
+    ],
+)
+def test_a_secret_in_a_text_is_not_shown(text: str) -> None:
+    shown = text_without_secrets(text)
+    assert "hunter2" not in shown
+    assert "(not shown)" in shown
+
+
+def test_words_of_a_command_are_not_shown_after_an_option_for_them() -> None:
+    command = ["run", "--db-password", "hunter2", "--token-ttl", "5m", "-v"]
+    shown = ["run", "--db-password", "(not shown)", "--token-ttl", "5m", "-v"]
+    assert without_secrets({"args": command}) == {"args": shown}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "failed to get a token: timeout",
+        "secretName: db\ntokenPath: /x\n",
+        "volumes:\n- name: token\n  secret:\n    secretName: db\n",
+        "GET /cart?page=2 http://web:8080/a 5 ms",
+        'level=info msg="no secret at all"',
+        "password:\n  from: vault\n",
+    ],
+)
+def test_what_is_no_secret_is_shown(text: str) -> None:
+    assert text_without_secrets(text) == text
+
+
+PARTS = ("\n", " ", "-", "a", "a=", '"', "://", "- ", "-----BEGIN ", "name: a", "a: |\n", "--a ")
+
+
+@pytest.mark.parametrize("part", [*PARTS, "token=", "token: |\n", '"token":"', "2026-11-19T0"])
+def test_a_long_text_takes_no_time(part: str) -> None:
+    """More than a second or two for a megabyte would be a time that grows with its square."""
+    assert text_without_secrets(part * (1_000_000 // len(part)))
