@@ -12,11 +12,17 @@ _KEY = re.compile(
     re.IGNORECASE,
 )
 _NO_KEY = re.compile(r"(name|ref|path|file|kind|class|mount\w*|ttl|seconds|type)$", re.IGNORECASE)
-_ADDRESS = re.compile(r"(\w+://[^/\s:@]*):[^/\s@]+@")
+# Anybody may write a log line: none of these takes longer than the text is long.
+_ADDRESS = re.compile(r"(://[^/\s:@]*+):[^/\s@]++@")
 _LINE = re.compile(
-    r"^(\s*(?:export\s+)?[\"']?([\w.-]+)[\"']?\s*[:=]\s*)(?![{\[|>]?\s*$)\S.*$", re.MULTILINE
+    r"^([^\S\n]*+(?:export[^\S\n]++)?[\"']?([\w.-]++)[\"']?[^\S\n]*+[:=]\s*+)"
+    r"(?=\S)(?![{\[|>]?[^\S\n]*$).*$",
+    re.MULTILINE,
 )
-_BLOCK = re.compile(r"-----BEGIN [^-]*PRIVATE KEY-----.*?-----END [^-]*-----", re.DOTALL)
+_BLOCK = re.compile(
+    r"-----BEGIN [^-]*PRIVATE KEY-----"
+    r"(?:(?:[^-]++|-(?!----))*+-----END [^-]*+-----|[\w+/=\s]*+)"
+)
 
 
 def sounds_secret(key: str) -> bool:
