@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hermes_agent.core.errors import ToolError
@@ -12,6 +12,7 @@ from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.tools.sources.cluster.client import KINDS, LOG_GONE, ClusterApi, Object
 from hermes_agent.tools.sources.cluster.objects import matcher, pods_of, references
 from hermes_agent.tools.sources.cluster.problems import ago, full_name
+from hermes_agent.tools.sources.connection import segment
 from hermes_agent.tools.sources.redaction import (
     HIDDEN,
     sounds_secret,
@@ -70,18 +71,17 @@ async def logs(
         names = {one["name"] for pod in pods for one in pod["spec"]["containers"]}
         what = f"no container {container!r}" if pods else "no pod matches"
         raise ToolError(what, f"containers: {', '.join(sorted(names)) or 'none'}", "changed")
-    found = matcher(pattern)
     tails = await asyncio.gather(
         *(
             _log(api, pod, name, previous, span, SEARCHED_LINES if pattern else limit + 1)
             for pod, name in wanted
         )
     )
+    hits = await asyncio.to_thread(_hits, [text for text, _ in tails], matcher(pattern))
     each = max(10, limit // max(1, sum(bool(text) for text, _ in tails)))
     parts, counted = [], 0
-    for (pod, name), (text, trouble) in zip(wanted, tails, strict=True):
+    for (pod, name), (text, trouble), at in zip(wanted, tails, hits, strict=True):
         every = text.splitlines()
-        at = [number for number, line in enumerate(every) if found(line)]
         lines = [every[number] for number in at]
         counted += len(lines)
         head = f"== {full_name(pod)}, container {name}"
@@ -101,6 +101,11 @@ async def logs(
     text = text_without_secrets("\n".join(parts))
     text = text or f"no line of {len(wanted)} logs matches {pattern!r}"
     return answer(api.source, text, {"pods": len(pods), "lines": counted}, left)
+
+
+def _hits(texts: Sequence[str], found: Callable[[str], bool]) -> list[list[int]]:
+    """The numbers of the lines of each text that match."""
+    return [[at for at, line in enumerate(text.splitlines()) if found(line)] for text in texts]
 
 
 async def _log(
@@ -263,7 +268,7 @@ def quantity(text: str) -> float:
 
 async def top(api: ClusterApi, kind: str, namespace: str, limit: int) -> ToolResult:
     what = "nodes" if kind and (await api.kind(kind)).kind == "Node" else "pods"
-    where = f"/namespaces/{namespace}" if namespace and what == "pods" else ""
+    where = f"/namespaces/{segment(namespace)}" if namespace and what == "pods" else ""
     status, text = await api.reply(f"/apis/metrics.k8s.io/v1beta1{where}/{what}")
     if status in (404, 503):
         raise ToolError(
