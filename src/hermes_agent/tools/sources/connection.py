@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 from msgspec import Struct
@@ -20,6 +21,7 @@ from hermes_agent.core.tools import EgressCheck, ToolContext
 from hermes_agent.tools.web.client import BoundedBody
 
 ANSWER_BYTES = 20_000_000
+COMPRESSED = {"Accept-Encoding": "gzip, deflate"}
 TROUBLE_CHARS = 300
 ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What reading an answer raises that does not have the expected form."""
@@ -79,14 +81,7 @@ class Source(Struct, frozen=True):
                 ) as client,
                 client.stream(method, url, headers=headers, auth=auth, **request) as answer,
             ):
-                body = BoundedBody(answer.headers.get("content-encoding", ""), ANSWER_BYTES)
-                async for piece in answer.aiter_raw():
-                    body.add(piece)
-                    if body.cut:
-                        raise ToolError(
-                            f"{self.label} answers with more than {ANSWER_BYTES // 1_000_000} MB",
-                            "ask for less: a shorter time or fewer series", "changed",
-                        )  # fmt: skip
+                return answer, await body_of(answer, self.label)
         except (TimeoutError, httpx.TimeoutException):
             raise ToolError(
                 f"{self.label} took longer than {seconds:.0f} s", retry="same"
@@ -105,7 +100,6 @@ class Source(Struct, frozen=True):
                 f"does it run? `hermes config set sources.{self.name}.url URL` changes its address"
             )
             raise ToolError(f"cannot reach {self.label}: {what}", hint, "same") from None
-        return answer, bytes(body.data)
 
     def secret(self, reference: str) -> str:
         """Replace each `secret:NAME` of a text; `ToolError` if one is not set."""
@@ -135,7 +129,7 @@ class Source(Struct, frozen=True):
         headers = {name: self.secret(value) for name, value in self.settings.headers.items()}
         if self.settings.token:
             headers["Authorization"] = f"Bearer {self.secret(self.settings.token)}"
-        return {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", **headers}
+        return {"Accept": "application/json", **COMPRESSED, **headers}
 
     def refuse(self, answer: httpx.Response, text: str) -> None:
         status = answer.status_code
@@ -152,6 +146,27 @@ class Source(Struct, frozen=True):
         what = quoted(text or answer.reason_phrase)
         retry: Retry = "same" if status in (429, 502, 503, 504) else "changed"
         raise ToolError(f"{self.label} answers {status}: {what}", retry=retry)
+
+
+def segment(name: str) -> str:
+    """A name as one part of a path. Servers decode `%2F` before they take a path apart, so what
+    could be read as several parts is refused."""
+    if name in ("", ".", "..") or not {"/", "%", "\\"}.isdisjoint(name):
+        raise ToolError(f"not a valid name: {name!r}", retry="changed")
+    return quote(name, safe="")
+
+
+async def body_of(answer: httpx.Response, whose: str) -> bytes:
+    """The content of a streamed answer, if it is not too large."""
+    body = BoundedBody(answer.headers.get("content-encoding", ""), ANSWER_BYTES)
+    async for piece in answer.aiter_raw():
+        body.add(piece)
+        if body.cut:
+            raise ToolError(
+                f"{whose} answers with more than {ANSWER_BYTES // 1_000_000} MB",
+                "ask for less: a shorter time or fewer series", "changed",
+            )  # fmt: skip
+    return bytes(body.data)
 
 
 def quoted(text: str) -> str:

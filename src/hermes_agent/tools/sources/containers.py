@@ -14,7 +14,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, pick
+from hermes_agent.tools.sources.connection import Source, pick, segment
 from hermes_agent.tools.sources.redaction import (
     text_without_secrets,
     variables_without_secrets,
@@ -85,7 +85,7 @@ def _needed(name: str) -> str:
 
 async def _found(source: Source, name: str) -> Mapping[str, Any]:
     """What the engine knows of a container; a name that is wrong is answered with similar ones."""
-    answered, data = await source.reply("GET", f"/containers/{name}/json")
+    answered, data = await source.reply("GET", f"/containers/{segment(name)}/json")
     if answered.status_code == 404:
         names = [_name(one) for one in await source.get("/containers/json", {"all": "true"})]
         near = [one for one in names if name.lower() in one.lower()] or names

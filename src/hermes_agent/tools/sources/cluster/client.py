@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.tools.sources.cluster.credentials import ClusterLogin, login
-from hermes_agent.tools.sources.connection import Source
+from hermes_agent.tools.sources.connection import Source, quoted, segment
 
 Object = dict[str, Any]
 PAGE, PAGES = 500, 8
@@ -40,8 +40,8 @@ class ResourceKind(Struct, frozen=True):
     names: tuple[str, ...] = ()
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        where = f"/namespaces/{namespace}" if namespace and self.namespaced else ""
-        return f"/{self.group}{where}/{self.plural}" + (f"/{name}" if name else "")
+        where = f"/namespaces/{segment(namespace)}" if namespace and self.namespaced else ""
+        return f"/{self.group}{where}/{self.plural}" + (f"/{segment(name)}" if name else "")
 
 
 def _kinds() -> dict[str, ResourceKind]:
@@ -191,7 +191,8 @@ class ClusterApi(Struct, frozen=True):
         """One object; without a namespace it is looked for in all."""
         if namespace or not kind.namespaced:
             found: Object = await self.get(kind.path(namespace, name))
-            found.setdefault("kind", kind.kind)
+            if found.setdefault("kind", kind.kind) != kind.kind:
+                raise ToolError(f"the cluster answers with a {found['kind']}", retry="changed")
             return found
         exact = await self.items(kind, fieldSelector=f"metadata.name={name}")
         if len(exact) == 1:
@@ -217,6 +218,6 @@ async def connect(source: Source) -> ClusterApi:
 
 def _message(text: str) -> str:
     try:
-        return str(json.loads(text)["message"])
-    except (ValueError, KeyError, TypeError):
-        return " ".join(text.split())[:300] or "nothing more"
+        return quoted(str(json.loads(text)["message"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return quoted(text)

@@ -1,5 +1,6 @@
 """What GitHub, Gitea and GitLab say of a repository, in the same words."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -10,7 +11,13 @@ from msgspec.structs import replace
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.addresses import host_of
-from hermes_agent.tools.sources.connection import Source
+from hermes_agent.tools.sources.connection import (
+    COMPRESSED,
+    Source,
+    body_of,
+    quoted,
+    segment,
+)
 from hermes_agent.tools.sources.times import Window, iso, parsed
 
 PAGE = 50
@@ -39,6 +46,10 @@ class FailedJob(Struct, frozen=True):
     link: str = ""
 
 
+def _segments(path: str) -> str:
+    return "/".join(segment(one) for one in path.split("/"))
+
+
 class GitHubHost:
     """GitHub's API; Gitea's differs in few places."""
 
@@ -57,7 +68,7 @@ class GitHubHost:
         return await self.source.get(path, {name: one for name, one in params.items() if one})
 
     def at(self, repository: str) -> str:
-        return f"/repos/{repository}"
+        return f"/repos/{quote(repository)}"
 
     async def commits(
         self, repository: str, span: Window, branch: str = "", path: str = ""
@@ -137,7 +148,7 @@ class GitHubHost:
         return rows
 
     async def failed_jobs(self, repository: str, run: str) -> list[FailedJob]:
-        found = await self.get(f"{self.at(repository)}/actions/runs/{run}/jobs")
+        found = await self.get(f"{self.at(repository)}/actions/runs/{segment(run)}/jobs")
         jobs = []
         for one in found["jobs"]:
             if one.get("conclusion") in FAILED:
@@ -156,20 +167,24 @@ class GitHubHost:
         reply, data = await self.source.reply("GET", path)
         if reply.is_redirect:
             # The log lies in a store of its own; the address is its key, and gets no other.
-            async with self.source.http(timeout=self.source.settings.timeout_seconds) as client:
-                try:
-                    reply = await client.get(reply.headers["location"])
-                except httpx.HTTPError as error:
-                    what = str(error) or type(error).__name__
-                    raise ToolError(f"cannot get the log: {what}", retry="same") from None
-            data = reply.content
+            seconds, where = self.source.settings.timeout_seconds, reply.headers.get("location", "")
+            try:
+                async with (
+                    asyncio.timeout(seconds),
+                    self.source.http(timeout=seconds) as client,
+                    client.stream("GET", where, headers=COMPRESSED) as reply,
+                ):
+                    data = await body_of(reply, "the store of the log")
+            except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+                what = str(error) or type(error).__name__
+                raise ToolError(f"cannot get the log: {quoted(what)}", retry="same") from None
         text = data.decode(errors="replace")
         self.source.refuse(reply, text)
         return text
 
     async def diff(self, repository: str, ref: str) -> str:
-        part = f"pulls/{ref[1:]}" if ref[0] in "#!" else f"commits/{ref}"
-        part = f"compare/{ref}" if "..." in ref else part
+        part = f"pulls/{segment(ref[1:])}" if ref[0] in "#!" else f"commits/{_segments(ref)}"
+        part = f"compare/{_segments(ref)}" if "..." in ref else part
         headers = {"Accept": "application/vnd.github.diff"}
         return await self.source.text("GET", f"{self.at(repository)}/{part}", headers=headers)
 
@@ -210,7 +225,9 @@ class GiteaHost(GitHubHost):
         return []  # Gitea has none
 
     async def diff(self, repository: str, ref: str) -> str:
-        part = f"pulls/{ref[1:]}.diff" if ref[0] in "#!" else f"git/commits/{ref}.diff"
+        part = f"pulls/{segment(ref[1:])}.diff"
+        if ref[0] not in "#!":
+            part = f"git/commits/{_segments(ref)}.diff"
         if "..." in ref:
             raise ToolError(
                 "Gitea shows no diff of a range", "give one commit or #NUMBER", "changed"
@@ -298,7 +315,7 @@ class GitLabHost(GitHubHost):
         return [one for one in rows if span.start <= one.time <= span.end]
 
     async def failed_jobs(self, repository: str, run: str) -> list[FailedJob]:
-        found = await self.get(f"{self.at(repository)}/pipelines/{run}/jobs", per_page=100)
+        found = await self.get(f"{self.at(repository)}/pipelines/{segment(run)}/jobs", per_page=100)
         return [
             FailedJob(str(one["id"]), f"{one['stage']}/{one['name']}", one["status"],
                       one.get("failure_reason") or "", one.get("web_url", ""))
@@ -316,7 +333,7 @@ class GitLabHost(GitHubHost):
             files = (await self.get(path, **{"from": before, "to": after}))["diffs"]
         elif ref[0] in "#!":
             files = await self.get(
-                f"{self.at(repository)}/merge_requests/{ref[1:]}/diffs", per_page=100
+                f"{self.at(repository)}/merge_requests/{segment(ref[1:])}/diffs", per_page=100
             )
         else:
             path = f"{self.at(repository)}/repository/commits/{quote(ref, safe='')}/diff"

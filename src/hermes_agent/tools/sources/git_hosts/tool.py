@@ -12,7 +12,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceKind
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import RecoveryResult, ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, pick
+from hermes_agent.tools.sources.connection import Source, pick, segment
 from hermes_agent.tools.sources.git_hosts.hosts import FAILED, GitHubHost, Happening, host_for
 from hermes_agent.tools.sources.redaction import text_without_secrets
 from hermes_agent.tools.sources.results import Change, answer, table
@@ -68,7 +68,10 @@ async def git_host(
 def _repository(source: Source, named: str) -> str:
     known = source.settings.repositories
     if named or len(known) == 1:
-        return (named or known[0]).strip("/")
+        where = (named or known[0]).strip("/")
+        for part in where.split("/"):
+            segment(part)  # refuses what is no name
+        return where
     there = ", ".join(known) or "as owner/name"
     raise ToolError("which repository?", f"`repository`: {there}", "changed")
 
