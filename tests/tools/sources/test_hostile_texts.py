@@ -85,12 +85,10 @@ async def test_a_name_is_no_path(observer: Observer, tool: Tool, given: dict[str
         return 200, SECRETS
 
     with answering(respond) as url:
-        for kind in ("kubernetes", "github"):
-            observer.sources[kind] = SourceSettings(kind=kind, url=url, token="secret:T")  # type: ignore[arg-type]
-        observer.sources["engine"] = SourceSettings(
-            kind="containers", url=url.replace("http", "tcp")
-        )
-        observer.secrets = {"T": "t0ken"}
+        engine = url.replace("http", "tcp")
+        observer.sources["prod"] = SourceSettings(kind="kubernetes", url=url, user="me")
+        observer.sources["engine"] = SourceSettings(kind="containers", url=engine)
+        observer.sources["git"] = SourceSettings(kind="github", url=url)
         with pytest.raises(ToolError, match=r"not a valid name|answers with a SecretList"):
             await observer.call(tool, **{"action": "get", **given})
     assert [one for one in asked if "secrets/db" not in one] == []

@@ -4,6 +4,7 @@ import pytest
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.tools.web.calendar import calendar
+from hermes_agent.tools.web.documents import worker
 from hermes_agent.tools.web.feed import read_feed
 from tests.support.web_server import Surfer, page
 
@@ -73,3 +74,13 @@ async def test_events_recur_and_can_be_cancelled(surfer: Surfer) -> None:
     assert "Fri 2026-11-20 all day  Freeze CANCELLED" in result.text
     with pytest.raises(ToolError, match="it is no calendar"):
         await surfer.call(calendar, url=put(surfer, "hello"))
+
+
+async def test_a_calendar_that_never_ends_is_given_up(
+    surfer: Surfer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An invitation from anybody may recur each second."""
+    monkeypatch.setattr(worker.read_apart, "__kwdefaults__", {"seconds": 3.0})
+    forever = TEAM.replace("FREQ=WEEKLY", "FREQ=SECONDLY")
+    with pytest.raises(ToolError, match="took longer than 3 s to read"):
+        await surfer.call(calendar, url=put(surfer, forever), days=370)
