@@ -212,6 +212,20 @@ async def test_redis_says_why_it_refuses(keys: Observer) -> None:
         await keys.call(redis, action="overview")
 
 
+async def test_redis_without_logins_does_not_repeat_the_password(
+    observer: Observer, tmp_path: Path
+) -> None:
+    port = free_port()
+    command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
+    with server(tmp_path, [*command, "--rename-command", "AUTH", ""], lambda: listens(port)):
+        url = f"redis://127.0.0.1:{port}"
+        observer.sources["cache"] = SourceSettings(kind="redis", url=url, password="secret:KEY")
+        observer.secrets = {"KEY": "open-sesame"}
+        with pytest.raises(ToolError, match="unknown command") as caught:
+            await observer.call(redis, action="overview")
+    assert "sesame" not in str(caught.value)
+
+
 @pytest.fixture(scope="module")
 def mariadb() -> Iterator[str]:
     with folder_of_user("mysql") as (folder, how):
