@@ -4,7 +4,7 @@ import pytest
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.tools.web.calendar import calendar
-from hermes_agent.tools.web.documents import worker
+from hermes_agent.tools.web.documents.worker import read_apart
 from hermes_agent.tools.web.feed import read_feed
 from tests.support.web_server import Surfer, page
 
@@ -76,11 +76,9 @@ async def test_events_recur_and_can_be_cancelled(surfer: Surfer) -> None:
         await surfer.call(calendar, url=put(surfer, "hello"))
 
 
-async def test_a_calendar_that_never_ends_is_given_up(
-    surfer: Surfer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_calendar_that_never_ends_is_given_up() -> None:
     """An invitation from anybody may recur each second."""
-    monkeypatch.setattr(worker.read_apart, "__kwdefaults__", {"seconds": 3.0})
-    forever = TEAM.replace("FREQ=WEEKLY", "FREQ=SECONDLY")
+    forever = TEAM.replace("FREQ=WEEKLY", "FREQ=SECONDLY").encode()
+    asked = ("calendar:read", forever, "it", "2026-11-09", 370)
     with pytest.raises(ToolError, match="took longer than 3 s to read"):
-        await surfer.call(calendar, url=put(surfer, forever), days=370)
+        await read_apart(*asked, seconds=3.0)
