@@ -258,3 +258,9 @@ def test_severities_of_others_are_understood(
     labels: dict[str, str], usual: str | None, vital: str | None
 ) -> None:
     assert (severity_in(labels), severity_in(labels, vital=True)) == (usual, vital)
+
+
+def test_a_time_that_cannot_be_written_is_left_out() -> None:
+    alert = {"labels": {"alertname": "X"}, "startsAt": "9999-12-31T23:59:59-23:59"}
+    (signal,) = signals_of("alertmanager", json.dumps({"alerts": [alert]}).encode())
+    assert signal.since == 0.0

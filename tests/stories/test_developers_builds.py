@@ -262,6 +262,17 @@ def developer(folder: Path, *replies: dict[str, Any]) -> str:
     return f"scripted/{path}"
 
 
+SENDING_ASKS = """
+version: 1
+name: mine
+rules:
+  - id: sending
+    match: {kind: call, tool: process, input: {action: send}}
+    then: ask
+    reason: it types
+"""
+
+
 async def ended(h: RuntimeFixture, session: Any) -> ev.CommandEnded:
     found: list[ev.CommandEnded] = []
 
@@ -355,6 +366,38 @@ async def test_an_end_that_the_model_has_read_itself_is_not_told_again(tmp_path:
         await h.idle(session)
         conversation = await h.runtime._turns.conversation(session.id)
         assert sum("exit code 2" in one.text for one in conversation.messages) == 1
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [{"tool": "process", "with": {"action": "send", "text": "y"}}],
+        [{"tool": "ask_user", "with": {"question": "Now?"}},
+         {"tool": "process", "with": {"action": "follow", "wait": 60}}],
+    ],
+)  # fmt: skip
+async def test_an_end_is_told_while_a_call_on_the_command_waits_for_a_person(
+    tmp_path: Path, calls: list[dict[str, Any]]
+) -> None:
+    (tmp_path / "home/policies").mkdir(parents=True)
+    (tmp_path / "home/policies/mine.yaml").write_text(SENDING_ASKS)
+    async with open_runtime(tmp_path) as h:
+        session = await h.open(developer(tmp_path, building()))
+        (started,) = [
+            one for one in await h.say(session, "build it") if isinstance(one, ev.CallFinished)
+        ]
+        for one in calls[-1:]:
+            one["with"]["id"] = started.data["id"]
+        model = developer(tmp_path / "other", {"calls": calls})
+        await h.runtime.model_selection.choose(session, model, "", "", True)
+        await h.send(session, "wait for it", interactive=True)
+
+        async def waits() -> bool:
+            return any(isinstance(one, ev.QuestionAsked) for one in await h.journal(session))
+
+        await until_async(waits)
+        (h.work / "go").touch()
+        assert not (await ended(h, session)).known
 
 
 async def test_a_build_of_which_nothing_is_left_is_reported_as_lost(tmp_path: Path) -> None:

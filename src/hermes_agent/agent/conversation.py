@@ -47,6 +47,11 @@ class PendingCall(Struct):
     decided: ev.ParkDecided | None = None
     finished: ev.CallFinished | None = None
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether a person is asked to allow it."""
+        return self.judged is not None and self.judged.action == "ask"
+
 
 class RewindPoint(Struct, frozen=True):
     """The conversation before a message of the user."""

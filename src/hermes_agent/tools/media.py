@@ -11,6 +11,7 @@ from hermes_agent.core.protocols import MediaModels
 from hermes_agent.core.text.untrusted import wrap_untrusted
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
+from hermes_agent.tools.send import read_whole
 
 
 @tool(capabilities=("network",), paths={"path": "write"}, located=True)
@@ -41,10 +42,7 @@ async def speak(context: ToolContext, text: str, path: str) -> ToolResult:
 @tool(capabilities=("filesystem",), repeatable=True, paths={"path": "read"}, located=True)
 async def transcribe(context: ToolContext, path: str) -> ToolResult:
     """The words of a recording."""
-    try:
-        data = await context.terminal.read(await context.resolve(path))
-    except FileNotFoundError:
-        raise ToolError(f"no file at {path!r}", retry="changed") from None
+    data = await read_whole(context, path)
     with _as_tool_error():
         words = await _models(context).transcribe(Media("", data, PurePosixPath(path).name))
     return ToolResult(wrap_untrusted("recording", path, words or "no words"), cost=None)

@@ -40,15 +40,22 @@ async def send_message(
     return ToolResult(f"on its way to {', '.join(where)}", {"targets": list(where)})
 
 
+async def read_whole(context: ToolContext, path: str) -> bytes:
+    """A file that is not too large: a sparse one may be larger than the memory."""
+    real = await context.resolve(path)
+    try:
+        facts = await context.terminal.stat(real)
+        if facts is not None and facts.size > MAX_BYTES:
+            what = f"{path} has more than {MAX_BYTES // 1_000_000} MB"
+            raise ToolError(what, "use a part of it", "changed")
+        return await context.terminal.read(real)
+    except (FileNotFoundError, IsADirectoryError):
+        raise ToolError(f"no file at {path!r}", "name an existing one", "changed") from None
+
+
 async def _read(context: ToolContext, path: str) -> Media:
     from mimetypes import guess_type
 
-    try:
-        data = await context.terminal.read(await context.resolve(path))
-    except (FileNotFoundError, IsADirectoryError):
-        raise ToolError(f"no file at {path!r}", "name an existing one", "changed") from None
-    if len(data) > MAX_BYTES:
-        most = MAX_BYTES // 1_000_000
-        raise ToolError(f"{path} has more than {most} MB", "send a part of it", "changed")
+    data = await read_whole(context, path)
     name = path.rpartition("/")[2]
     return Media(guess_type(name)[0] or "application/octet-stream", data, name)

@@ -15,9 +15,11 @@ import pytest
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceSettings
 from hermes_agent.tools.sources.changes import what_changed
+from hermes_agent.tools.sources.databases import mysql as mysql_source
 from hermes_agent.tools.sources.databases.mysql import mysql
 from hermes_agent.tools.sources.databases.postgresql import postgresql
 from hermes_agent.tools.sources.databases.redis import redis
+from hermes_agent.tools.sources.databases.reports import needed
 from tests.support.databases import folder_of_user, listens, postgres_server
 from tests.support.sources import Observer, free_port, server
 
@@ -45,6 +47,23 @@ def postgres() -> Iterator[str]:
 def orders(observer: Observer, postgres: str) -> Observer:
     observer.sources["db"] = SourceSettings(kind="postgresql", url=postgres, user="looker")
     return observer
+
+
+@pytest.mark.parametrize(
+    ("statement", "effect"),
+    [
+        ("select * from t where '#' = '#' for update", "for update"),
+        ("select * from t lock /* x */ in share mode", "lock .* share"),
+        ("select * from t for/*x*/share", "for.*share"),
+        ("select '--', get_lock('a', 9)", "get_lock"),
+        ("select 1 into/**/outfile '/tmp/x'", "outfile"),
+        ("select next /**/ value for s", "next .* value"),
+    ],
+)
+def test_an_effect_cannot_hide_in_texts_and_comments(statement: str, effect: str) -> None:
+    with pytest.raises(ToolError, match=f"only reads: {effect}"):
+        needed(statement, mysql_source.EFFECT)
+    assert needed("select id from orders where note = 'x'", mysql_source.EFFECT)
 
 
 async def test_postgresql_shows_who_blocks_whom(orders: Observer, postgres: str) -> None:
@@ -89,10 +108,14 @@ async def test_postgresql_shows_sizes_and_what_no_index_helps(orders: Observer) 
         "with gone as (delete from orders returning *) select * from gone",
         "select set_config('transaction_read_only', 'off', false), lo_creat(-1)",
         "select * from orders for update",
+        "select pg_logical_emit_message(false, 'outbox', 'pay')",
+        "select query_to_xml('select pg_logical_' || 'emit_message(true, 1, 2)', true, true, '')",
+        "select U&\"pg_logical_\\0065mit_message\"(false, 'outbox', 'pay')",
+        "select pg_advisory_lock(1)",
     ],
 )
 async def test_a_statement_changes_nothing_in_postgresql(orders: Observer, statement: str) -> None:
-    with pytest.raises(ToolError, match=r"PostgreSQL answers|not a statement that reads"):
+    with pytest.raises(ToolError, match=r"PostgreSQL answers|not a statement that (only )?reads"):
         await orders.call(postgresql, action="query", query=statement)
 
 
@@ -184,6 +207,20 @@ async def test_redis_says_why_it_refuses(keys: Observer) -> None:
     keys.secrets = {"REDIS_PASSWORD": "wrong"}
     with pytest.raises(ToolError, match="WRONGPASS"):
         await keys.call(redis, action="overview")
+
+
+async def test_redis_without_logins_does_not_repeat_the_password(
+    observer: Observer, tmp_path: Path
+) -> None:
+    port = free_port()
+    command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
+    with server(tmp_path, [*command, "--rename-command", "AUTH", ""], lambda: listens(port)):
+        url = f"redis://127.0.0.1:{port}"
+        observer.sources["cache"] = SourceSettings(kind="redis", url=url, password="secret:KEY")
+        observer.secrets = {"KEY": "open-sesame"}
+        with pytest.raises(ToolError, match="unknown command") as caught:
+            await observer.call(redis, action="overview")
+    assert "sesame" not in str(caught.value)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import pytest
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.tools.web.calendar import calendar
+from hermes_agent.tools.web.documents.worker import read_apart
 from hermes_agent.tools.web.feed import read_feed
 from tests.support.web_server import Surfer, page
 
@@ -73,3 +74,11 @@ async def test_events_recur_and_can_be_cancelled(surfer: Surfer) -> None:
     assert "Fri 2026-11-20 all day  Freeze CANCELLED" in result.text
     with pytest.raises(ToolError, match="it is no calendar"):
         await surfer.call(calendar, url=put(surfer, "hello"))
+
+
+async def test_a_calendar_that_never_ends_is_given_up() -> None:
+    """An invitation from anybody may recur each second."""
+    forever = TEAM.replace("FREQ=WEEKLY", "FREQ=SECONDLY").encode()
+    asked = ("calendar:read", forever, "it", "2026-11-09", 370)
+    with pytest.raises(ToolError, match="took longer than 3 s to read"):
+        await read_apart(*asked, seconds=3.0)

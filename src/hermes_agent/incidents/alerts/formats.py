@@ -33,6 +33,8 @@ UNKNOWN: Severity = "P2"
 """The severity of an alert that states none."""
 HEARTBEATS = frozenset({"Watchdog", "DeadMansSwitch", "InfoInhibitor"})
 """Alerts that always fire, to prove that alerts arrive."""
+LATEST = 250_000_000_000.0
+"""In the year 9892: later times cannot be written in every zone."""
 MAX_ALERTS = 500
 """Of one message."""
 _FIRING = frozenset(
@@ -201,7 +203,7 @@ def _seconds(stamp: str | None) -> float:
         began = datetime.fromisoformat(stamp or "").timestamp()
     except (ValueError, OverflowError):
         return 0.0
-    return max(0.0, began)
+    return began if 0 <= began < LATEST else 0.0
 
 
 def _texts(given: Mapping[str, Any] | None) -> dict[str, str]:

@@ -89,7 +89,7 @@ class Intake:
         if signal.firing and signal.check is None and signal.source != "drill":
             from hermes_agent.incidents.alerts.matching import matched
 
-            signal = matched(signal, topology, await self._checks())
+            signal = matched(self._named(signal), topology, await self._checks())
         signal = self._clean(signal, named(topology, signal.service))
 
         def tell(incident: Incident) -> Sequence[NewNotice]:
@@ -109,18 +109,25 @@ class Intake:
 
         return [await self.raise_signal(signal) for signal in signals_of(kind, body)]
 
+    def _named(self, signal: Signal) -> Signal:
+        """With names and labels within limits: anybody's program may have written them."""
+        labels = {
+            self._line(key, LABEL): self._line(value, LABEL)
+            for key, value in list(signal.labels.items())[:LABELS]
+        }
+        return replace(signal, service=self._line(signal.service, LABEL), labels=labels)
+
     def _clean(self, signal: Signal, service: MonitoredService | None) -> Signal:
         """Redacted, without control characters, within limits, and with its owner."""
-        labels = dict(list(signal.labels.items())[:LABELS])
+        signal = self._named(signal)
+        labels = signal.labels
         owner = signal.owner or next((labels[key] for key in OWNERS if labels.get(key)), "")
         return replace(
             signal,
             fingerprint=bounded_fingerprint(signal.fingerprint),
             title=self._line(signal.title, TITLE) or "something looks wrong",
-            service=self._line(signal.service, LABEL),
             detail=self._text(signal.detail, DETAIL),
             owner=self._line(owner or (service.owner if service else ""), LABEL),
-            labels={self._line(k, LABEL): self._line(v, LABEL) for k, v in labels.items()},
             terminal=signal.terminal or (service.terminal if service else ""),
         )
 

@@ -2,6 +2,7 @@
 when, what worked, and what did not. All of it is in the store; `MEMORY.md` shows the essence."""
 
 import logging
+import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -55,7 +56,7 @@ async def remember(backend: IncidentBackend, incident: Incident) -> None:
     if incident.source == "drill":
         return
     ended = await backend.incidents.incidents(open=False, limit=CONSIDERED)
-    real = [one for one in ended if one.source != "drill" and one.service]
+    real = [one for one in ended if one.source != "drill" and is_name(one.service)]
     fixes = {}
     for one in real:
         if (fix := recorded(one, await backend.incidents.timeline(one.id))) is not None:
@@ -67,6 +68,12 @@ async def remember(backend: IncidentBackend, incident: Incident) -> None:
         raise
     except HermesError as error:  # a note that is refused, or a file that others keep writing
         log.warning("MEMORY.md does not show %s: %s", incident.id, error.message)
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can only be a name. What an alert calls its service may be anybody's sentence,
+    and memory is read as our own words."""
+    return re.fullmatch(r"[\w.@:/-]{1,63}", text) is not None
 
 
 def section(
@@ -113,7 +120,7 @@ def _happened(
 def _with(incident: Incident, incidents: Sequence[Incident]) -> set[str]:
     """Services that failed at the same time."""
     end = incident.ended or incident.changed
-    return {name for name in incident.related if name} | {
+    return {name for name in incident.related if is_name(name)} | {
         one.service
         for one in incidents
         if one.opened <= end and incident.opened <= (one.ended or one.changed)

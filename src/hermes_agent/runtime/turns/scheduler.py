@@ -288,12 +288,17 @@ class TurnScheduler:
             log.warning("session %s: %s", session.id, error.message)
 
     def is_asking(self, session: str, command: str) -> bool:
-        """Whether the model is about to read the state of a background command."""
+        """Whether the model is about to read the state of a background command: not if a person
+        has to decide something first, nor if other calls come before."""
         worker = self._workers.get(session)
         calls = [] if worker is None else worker.conversation.all_calls
+        open_calls = [one for one in calls if one.finished is None]
         return any(
-            one.call.name == "process" and command in one.call.arguments and not one.finished
-            for one in calls
+            one.call.name == "process"
+            and command in one.call.arguments
+            and one.parked is None
+            and (one.intended is not None or (len(open_calls) == 1 and not one.is_asked))
+            for one in open_calls
         )
 
     # input from outside

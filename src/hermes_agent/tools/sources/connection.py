@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 import httpx
 from msgspec import Struct
@@ -24,6 +24,7 @@ from hermes_agent.tools.sources.registry import TYPES
 from hermes_agent.tools.web.client import BoundedBody
 
 ANSWER_BYTES = 20_000_000
+COMPRESSED = {"Accept-Encoding": "gzip, deflate"}
 TROUBLE_CHARS = 300
 ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What reading an answer raises that does not have the expected form."""
@@ -93,13 +94,7 @@ class Source(Struct, frozen=True):
                 self.http(timeout=seconds, verify=trust, follow_redirects=False, **where) as client,
                 client.stream(method, url, headers=sent, auth=auth, **request) as answer,
             ):
-                body = BoundedBody(answer.headers.get("content-encoding", ""), ANSWER_BYTES)
-                async for piece in answer.aiter_raw():
-                    body.add(piece)
-                    if body.cut:
-                        what = f"{label} answers with more than {ANSWER_BYTES // 1_000_000} MB"
-                        hint = "ask for less: a shorter time or fewer series"
-                        raise ToolError(what, hint, "changed")
+                return answer, await body_of(answer, self.label)
         except (TimeoutError, httpx.TimeoutException):
             raise ToolError(f"{label} took longer than {seconds:.0f} s", retry="same") from None
         except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
@@ -111,7 +106,6 @@ class Source(Struct, frozen=True):
             what = f"cannot reach {label}: {str(error) or type(error).__name__}"
             hint = f"does it run? {setting} URL` changes its address"
             raise ToolError(what, hint, "same") from None
-        return answer, bytes(body.data)
 
     def at(self, url: str) -> "Source":
         """The same with another address."""
@@ -153,7 +147,7 @@ class Source(Struct, frozen=True):
         headers = {name: self.secret(value) for name, value in self.settings.headers.items()}
         if self.settings.token:
             headers["Authorization"] = f"Bearer {self.secret(self.settings.token)}"
-        return {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", **headers}
+        return {"Accept": "application/json", **COMPRESSED, **headers}
 
     def refuse(self, answer: httpx.Response, text: str) -> None:
         status = answer.status_code
@@ -168,6 +162,27 @@ class Source(Struct, frozen=True):
         what = quoted(text or answer.reason_phrase)
         retry: Retry = "same" if status in (429, 502, 503, 504) else "changed"
         raise ToolError(f"{self.label} answers {status}: {what}", retry=retry)
+
+
+def segment(name: str) -> str:
+    """A name as one part of a path. Servers decode `%2F` before they take a path apart, so what
+    could be read as several parts is refused."""
+    if name in ("", ".", "..") or not {"/", "%", "\\"}.isdisjoint(name):
+        raise ToolError(f"not a valid name: {name!r}", retry="changed")
+    return quote(name, safe="")
+
+
+async def body_of(answer: httpx.Response, whose: str) -> bytes:
+    """The content of a streamed answer, if it is not too large."""
+    body = BoundedBody(answer.headers.get("content-encoding", ""), ANSWER_BYTES)
+    async for piece in answer.aiter_raw():
+        body.add(piece)
+        if body.cut:
+            raise ToolError(
+                f"{whose} answers with more than {ANSWER_BYTES // 1_000_000} MB",
+                "ask for less: a shorter time or fewer series", "changed",
+            )  # fmt: skip
+    return bytes(body.data)
 
 
 def quoted(text: str) -> str:

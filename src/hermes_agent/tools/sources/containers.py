@@ -4,7 +4,6 @@ import asyncio
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
-from urllib.parse import quote
 
 import yaml
 from msgspec import Meta
@@ -13,7 +12,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, attempted, pick, required
+from hermes_agent.tools.sources.connection import Source, attempted, pick, required, segment
 from hermes_agent.tools.sources.redaction import text_without_secrets, without_secrets
 from hermes_agent.tools.sources.results import Change, answer, size, table
 from hermes_agent.tools.sources.times import Window, parsed, stamp, window
@@ -71,7 +70,7 @@ def connect(source: Source) -> Source:
 async def _found(source: Source, name: str) -> Any:
     """What the engine knows of a container; a name that is wrong is answered with similar ones."""
     required(name, "name", "the name or id of a container: `list`")
-    path = f"/containers/{quote(name.removeprefix('/'), safe='')}/json"
+    path = f"/containers/{segment(name.removeprefix('/'))}/json"
     answered, data = await source.reply("GET", path)
     if answered.status_code == 404:
         names = [_name(one) for one in await source.get("/containers/json", {"all": "true"})]

@@ -5,6 +5,7 @@ import re
 from calendar import timegm
 from collections.abc import Iterator
 from functools import lru_cache
+from secrets import token_hex
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -26,17 +27,17 @@ RECORD_CHARS = 4_000
 HEAD_CHARS = 400
 """Where in a line its time stands."""
 DAY = 86_400
-_MARK = "\x1e"
 _READ = r"""
-text=$1 regex=$2 lines=$3 most=$4 width=$5; shift 5
+text=$1 regex=$2 lines=$3 most=$4 width=$5 mark=$6; shift 6
+if (ulimit -v 1000000) 2>/dev/null; then ulimit -v 1000000; fi # a line may have no end
 date +%z
 for path; do
-  printf '\036%s\n' "$path"
+  printf '%s %s\n' "$mark" "$path"
   if [ -d "$path" ]; then ls -lAt -- "$path" | head -n 60; continue; fi
   for old in "$path".[0-9]* "$path"-[0-9]*; do
-    if [ -f "$old" ]; then printf '\036+%s\n' "$old"; fi
+    if [ -f "$old" ]; then printf %s "$mark+$old" | tr '\n' '?'; echo; fi
   done | tail -n 10
-  printf '\036=\n'
+  printf '%s=\n' "$mark"
   {
     if [ "$(readlink /proc/self/fd/3)" != "$path" ]; then echo "$path changed" >&2; continue; fi
     case $path in
@@ -80,26 +81,27 @@ async def log_files(
     span = window(since, until, context.clock())
     names = [await context.resolve(one) for one in paths_in(path)]
     tail = str(limit if action == "tail" else 0)
-    given = (text, regex, tail, str(MOST_BYTES), str(LINE_BYTES))
+    mark = f"\x1e{token_hex(8)}"  # a log does not know it
+    given = (text, regex, tail, str(MOST_BYTES), str(LINE_BYTES), mark)
     printed, errors = await ask_machine(context, _READ, *given, *names)
-    zone, logs = await asyncio.to_thread(_split, printed)
+    zone, logs = await asyncio.to_thread(_split, printed, mark)
     if errors and not any(one.lines for one in logs):
         raise ToolError(errors, "a folder as `path` lists its files", "changed")
     if len(names) == 1 and logs and logs[0].folder:
         return answer("log files", "\n".join(logs[0].lines), {"folder": names[0]})
     found = await asyncio.to_thread(_records, logs, zone, context.clock())
     older = [name for one in logs for name in one.older if name not in names]
-    notes = [errors, f"older: {', '.join(older)}" if older else ""]
+    rest = f"\nolder: {', '.join(older)}" if older else ""
     if action == "tail":
-        return answer(
-            "log files", lines_of(found, limit) or "no lines", {"lines": len(found)}, notes
-        )
-    return await _of_time(action, found, span, limit, notes)
+        shown = lines_of(found, limit) or "no lines"
+        return answer("log files", shown + rest, {"lines": len(found)}, [errors])
+    return await _of_time(action, found, span, limit, rest, [errors])
 
 
 async def _of_time(
-    action: str, found: list[LogEntry], span: Window, limit: int, notes: list[str]
+    action: str, found: list[LogEntry], span: Window, limit: int, rest: str, notes: list[str]
 ) -> ToolResult:
+    """`rest` comes after what is found."""
     last = max((one.time for one in found), default=0.0)
     if last and last < span.start:
         notes = [f"the last line is of {stamp(last)}", *notes]
@@ -108,24 +110,24 @@ async def _of_time(
     if action == "patterns":
         kept = (one for one in found if not one.time or one.time >= span.before.start)
         patterns = await find_patterns(kept, span)
-        return answer("log files", patterns.report(limit), patterns.data, notes)
+        return answer("log files", patterns.report(limit) + rest, patterns.data, notes)
     kept_lines = [one for one in found if not one.time or one.time in span]
     head = f"{len(kept_lines)} lines, {span}"
-    shown = f"{head}\n{lines_of(kept_lines, limit)}"
+    shown = f"{head}\n{lines_of(kept_lines, limit)}{rest}"
     return answer("log files", shown, {"lines": len(kept_lines)}, notes)
 
 
-def _split(printed: str) -> tuple[int, list[_Log]]:
+def _split(printed: str, mark: str) -> tuple[int, list[_Log]]:
     """The zone's offset in seconds, and the files."""
     logs: list[_Log] = []
     first, _, rest = printed.partition("\n")
     for line in rest.split("\n"):
-        if line == f"{_MARK}=":
+        if line == f"{mark}=":
             logs[-1].folder = False
-        elif line.startswith(f"{_MARK}+") and logs:
-            logs[-1].older.append(line[2:])
-        elif line.startswith(_MARK):
-            logs.append(_Log(line[1:]))
+        elif line.startswith(f"{mark}+") and logs:
+            logs[-1].older.append(line.removeprefix(f"{mark}+"))
+        elif line.startswith(f"{mark} "):
+            logs.append(_Log(line.removeprefix(f"{mark} ")))
         elif logs:
             logs[-1].lines.append(line)
     for one in logs:

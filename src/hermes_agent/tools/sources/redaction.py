@@ -14,7 +14,10 @@ _KEY = re.compile(
 _NO_KEY = re.compile(r"(name|ref|path|file|kind|class|mount\w*|ttl|seconds|type)$", re.IGNORECASE)
 _IMAGES = ("image", "Image", "imageID")
 _ADDRESS = re.compile(r"(://[^/\s:@]*):[^/\s]+@")
-_BLOCK = re.compile(r"-----BEGIN [^-]*PRIVATE KEY-----.*?(?:-----END [^-]*-----|\Z)", re.DOTALL)
+_BLOCK = re.compile(
+    r"-----BEGIN [^-]*PRIVATE KEY-----"
+    r"(?:(?:[^-]++|-(?!----))*+-----END [^-]*+-----|[\w+/=\s]*+)"
+)
 _VALUE = r"""(?:\\".*?(?:\\"|$)|"[^"\n]*"?|'[^'\n]*'?|[^\s"'&;,]+)"""
 _BELOW = r"^(?P<indent>[ \t]*)(?:- )?[\"']?(?P<key>[\w.-]+)[\"']?:[ \t]*[|>][+-]?\n"
 _VARIABLE = (
@@ -23,7 +26,8 @@ _VARIABLE = (
 )
 _SETTING = (
     r"^[ \t]*(?:[+*>-][ \t]{0,8})?(?:\d{4}-\d\d-\d\dT\S+[ \t]+)?(?:export[ \t]+)?"
-    r"[\"']?(?P<key>[\w.-]+)[\"']?[ \t]*[:=][ \t]*"
+    r"[\"']?(?P<key>[\w.-]+)[\"']?[ \t]*[:=]"
+    r"(?:[ \t]*+(?=\S)|\s*+(?![\w.\"'-]+:(?:\s|\Z)))"
 )
 _PAIRS = tuple(
     (re.compile(key, re.MULTILINE), re.compile(value, re.MULTILINE))
@@ -79,6 +83,8 @@ def _hidden(text: str, key: re.Pattern[str], value: re.Pattern[str]) -> str:
     parts, done = [], 0
     for found in key.finditer(text):
         if found.start() < done or not sounds_secret(found["key"]):
+            continue
+        if text.startswith(HIDDEN, found.end()):
             continue
         if "indent" in key.groupindex:
             value = re.compile(rf"(?:{found['indent']}[ \t]+.*\n?)+")

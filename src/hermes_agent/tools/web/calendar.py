@@ -1,4 +1,4 @@
-"""Reads calendars by their ICS address, with events that recur."""
+"""Reads calendars by their ICS address, with events that recur, in a process of their own."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any
@@ -10,6 +10,7 @@ from hermes_agent.core.text.format import shortened
 from hermes_agent.core.text.untrusted import wrap_untrusted
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
+from hermes_agent.tools.web.documents.extract import Enough, Extracted
 
 CALENDAR_BYTES = 10_000_000
 SHOWN = 100
@@ -25,16 +26,25 @@ async def calendar(
 ) -> ToolResult:
     """Events of a calendar by its ICS address, from a day (default: today) for some days; recurring
     ones as often as they happen."""
+    from hermes_agent.tools.web.documents.worker import read_apart
+
     try:
         day = date.fromisoformat(start) if start else _here(context.clock()).date()
     except ValueError:
         raise ToolError(f"not a date: {start!r}", "such as 2026-11-19", "changed") from None
     data = await _fetched(context, url)
+    made = await read_apart("calendar:read", data, url, day.isoformat(), days)
+    text = wrap_untrusted("calendar", url, made.text or "no events")
+    return ToolResult("\n".join([text, *made.notes]), {"events": made.count})
+
+
+def read(data: bytes, start: str, days: int, _enough: Enough) -> Extracted:
+    """The events of so many days."""
+    day = date.fromisoformat(start)
     events = _events(data, day, day + timedelta(days=days))
     rows = [_row(*one) for one in events[:SHOWN]]
-    more = f"\n[{len(events) - SHOWN} more]" if len(events) > SHOWN else ""
-    text = wrap_untrusted("calendar", url, "\n".join(rows) or "no events")
-    return ToolResult(text + more, {"events": len(events)})
+    more = (f"[{len(events) - SHOWN} more]",) if len(events) > SHOWN else ()
+    return Extracted("\n".join(rows), notes=more, count=len(events))
 
 
 async def _fetched(context: ToolContext, url: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Reads feeds: RSS and Atom."""
+"""Reads feeds: RSS and Atom, in a process of their own."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -12,10 +12,10 @@ from hermes_agent.core.text.format import shortened
 from hermes_agent.core.text.untrusted import wrap_untrusted
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.web.documents.extract import library
+from hermes_agent.tools.web.documents.extract import Enough, Extracted, library
 
 FEED_BYTES = 5_000_000
-TITLE_CHARS, ABOUT_CHARS = 200, 300
+TITLE_CHARS, LINK_CHARS, ABOUT_CHARS = 200, 2000, 300
 
 
 @tool(capabilities=("network",), repeatable=True, hosts=("url",))
@@ -28,6 +28,7 @@ async def read_feed(
     """Entries of an RSS or Atom feed, newest first: time, title, address, beginning. `since`: only
     those after an ISO time."""
     from hermes_agent.tools.web.client import ask
+    from hermes_agent.tools.web.documents.worker import read_apart
 
     got = await ask(context, "GET", url, most=FEED_BYTES)
     if got.status != 200:
@@ -38,16 +39,23 @@ async def read_feed(
         raise ToolError(
             f"not a valid time: {since!r}", "such as 2026-11-19T03:00", "changed"
         ) from None
+    made = await read_apart("feed:read", got.data, url, url, after, limit)
+    text = wrap_untrusted("feed", url, made.text or "no entries")
+    return ToolResult(f"{text}\n[{made.notes[0]}]", {"entries": made.count})
+
+
+def read(data: bytes, url: str, after: float, limit: int, _enough: Enough) -> Extracted:
+    """The entries after a time, at most so many."""
     try:
-        found = sorted(entries(_parsed(got.data)), key=lambda one: -one[0])
+        found = sorted(entries(_parsed(data)), key=lambda one: -one[0])
     except ValueError as error:
         raise ToolError(f"{url} is no feed: {error}", "web_fetch reads pages", "changed") from None
     shown = [one for one in found if one[0] >= after][:limit]
     rows = [
         f"{_date(time)} {title}\n  {link}\n  {about}".rstrip() for time, title, link, about in shown
     ]
-    text = wrap_untrusted("feed", url, "\n".join(rows) or "no entries")
-    return ToolResult(f"{text}\n[{len(shown)} of {len(found)} entries]", {"entries": len(shown)})
+    notes = (f"{len(shown)} of {len(found)} entries",)
+    return Extracted("\n".join(rows), notes=notes, count=len(shown))
 
 
 def _parsed(data: bytes) -> Any:
@@ -73,7 +81,7 @@ def entries(root: Any) -> Iterator[tuple[float, str, str, str]]:
         yield (
             _time(parts.get("updated") or parts.get("pubDate") or parts.get("date", "")),
             shortened(parts.get("title", ""), TITLE_CHARS),
-            parts.get("link") or parts.get("id", ""),
+            shortened(parts.get("link") or parts.get("id", ""), LINK_CHARS),
             shortened(_plain(about), ABOUT_CHARS),
         )
 
@@ -98,7 +106,7 @@ def _plain(text: str) -> str:
 def _time(text: str) -> float:
     try:
         return datetime.fromisoformat(text).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         pass
     try:
         return parsedate_to_datetime(text).timestamp()

@@ -4,14 +4,12 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from msgspec import Struct
 
 from hermes_agent.core.errors import ToolError
-from hermes_agent.core.text.format import shortened
 from hermes_agent.tools.sources.cluster.credentials import ClusterLogin, login
-from hermes_agent.tools.sources.connection import Source, attempted
+from hermes_agent.tools.sources.connection import Source, attempted, quoted, segment
 
 Object = dict[str, Any]
 PAGE, PAGES = 500, 8
@@ -28,13 +26,6 @@ apis/networking.k8s.io/v1: Ingress ing ingresses; IngressClass* ingressclasses; 
 apis/storage.k8s.io/v1: StorageClass* sc storageclasses
 apis/rbac.authorization.k8s.io/v1: Role roles; RoleBinding rolebindings; ClusterRole* clusterroles; ClusterRoleBinding* clusterrolebindings
 """  # noqa: E501 - a group is a line
-
-
-def segment(name: str) -> str:
-    """A name as one part of a path, whatever it has in it: it must not lead to another object."""
-    if name in (".", ".."):
-        raise ToolError(f"not a valid name: {name!r}", retry="changed")
-    return quote(name, safe=":")
 
 
 class ResourceKind(Struct, frozen=True):
@@ -181,7 +172,8 @@ class ClusterApi(Struct, frozen=True):
         """One object; without a namespace it is looked for in all."""
         if namespace or not kind.namespaced:
             found: Object = await self.get(kind.path(namespace, name))
-            found.setdefault("kind", kind.kind)
+            if found.setdefault("kind", kind.kind) != kind.kind:
+                raise ToolError(f"the cluster answers with a {found['kind']}", retry="changed")
             return found
         exact = await self.items(kind, fieldSelector=f"metadata.name={name}")
         if len(exact) == 1:
@@ -208,6 +200,6 @@ async def connect(source: Source) -> ClusterApi:
 def message(text: str) -> str:
     """What the cluster says of an error."""
     try:
-        return str(json.loads(text)["message"])
+        return quoted(str(json.loads(text)["message"]))
     except (ValueError, KeyError, TypeError, RecursionError):
-        return shortened(text, 300)
+        return quoted(text)

@@ -1,14 +1,14 @@
 """Shows objects of a cluster: as the table that kubectl prints, or one with its surroundings."""
 
 import asyncio
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import yaml
 
-from hermes_agent.core.errors import ToolError
+from hermes_agent.core.errors import ToolError, UsageError
 from hermes_agent.core.text.format import shortened
+from hermes_agent.core.text.patterns import matches as matches_pattern
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.tools.sources.cluster.client import (
     AS_TABLE,
@@ -134,20 +134,29 @@ async def _with_text(
     api: ClusterApi, where: ResourceKind, namespace: str, selector: str, pattern: str
 ) -> dict[str, str]:
     """The names of the objects in which an expression is found, each with the first such line."""
-    search, found = matcher(pattern), {}
-    for one in await api.items(where, namespace, labelSelector=selector):
-        text = yaml.dump(cleaned(one), Dumper=_Blocks, sort_keys=False, allow_unicode=True)
-        lines = [line.strip(" -") for line in text.splitlines() if search(line)]
-        if lines:
-            found[full_name(one)] = shortened(lines[0], LINE_CHARS)
-    return found
+    search = matcher(pattern)
+    listed = await api.items(where, namespace, labelSelector=selector)
+
+    def search_all() -> dict[str, str]:
+        found = {}
+        for one in listed:
+            text = yaml.dump(cleaned(one), Dumper=_Blocks, sort_keys=False, allow_unicode=True)
+            if search(text):
+                line = next((line for line in text.splitlines() if search(line)), "")
+                found[full_name(one)] = shortened(line.strip(" -"), LINE_CHARS)
+        return found
+
+    return await asyncio.to_thread(search_all)
 
 
-def matcher(pattern: str) -> Any:
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """Takes no longer than the text is long, whatever the pattern."""
+    wanted = f"(?i){pattern}"
     try:
-        return re.compile(pattern, re.IGNORECASE).search
-    except re.error as error:
-        raise ToolError(f"`pattern` is not a valid expression: {error}", retry="changed") from None
+        matches_pattern(wanted, "")
+    except UsageError as error:
+        raise ToolError(f"`pattern`: {error.message}", error.hint, "changed") from None
+    return lambda text: matches_pattern(wanted, text)
 
 
 async def describe(api: ClusterApi, kind: str, name: str, namespace: str, now: float) -> ToolResult:

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from hermes_agent.core.errors import ToolError
@@ -14,10 +14,10 @@ from hermes_agent.tools.sources.cluster.client import (
     ClusterApi,
     Object,
     message,
-    segment,
 )
 from hermes_agent.tools.sources.cluster.objects import matcher, pods_of, references
 from hermes_agent.tools.sources.cluster.problems import ago, container_specs, full_name
+from hermes_agent.tools.sources.connection import segment
 from hermes_agent.tools.sources.redaction import HIDDEN, text_without_secrets, without_secrets
 from hermes_agent.tools.sources.results import answer, size, table
 from hermes_agent.tools.sources.times import Window, iso, parsed, stamp
@@ -72,18 +72,17 @@ async def logs(
         names = {one["name"] for pod in pods for one in pod["spec"]["containers"]}
         what = f"no container {container!r}" if pods else "no pod matches"
         raise ToolError(what, f"containers: {', '.join(sorted(names)) or 'none'}", "changed")
-    found = matcher(pattern)
     tails = await asyncio.gather(
         *(
             _log(api, pod, name, previous, span, SEARCHED_LINES if pattern else limit + 1)
             for pod, name in wanted
         )
     )
+    hits = await asyncio.to_thread(_hits, [text for text, _ in tails], matcher(pattern))
     each = max(10, limit // max(1, sum(bool(text) for text, _ in tails)))
     parts, counted = [], 0
-    for (pod, name), (text, trouble) in zip(wanted, tails, strict=True):
+    for (pod, name), (text, trouble), at in zip(wanted, tails, hits, strict=True):
         every = text.splitlines()
-        at = [number for number, line in enumerate(every) if found(line)]
         lines = [every[number] for number in at]
         counted += len(lines)
         head = f"== {full_name(pod)}, container {name}"
@@ -103,6 +102,11 @@ async def logs(
     text = text_without_secrets("\n".join(parts))
     text = text or f"no line of {len(wanted)} logs matches {pattern!r}"
     return answer(api.source, text, {"pods": len(pods), "lines": counted}, left)
+
+
+def _hits(texts: Sequence[str], found: Callable[[str], bool]) -> list[list[int]]:
+    """The numbers of the lines of each text that match."""
+    return [[at for at, line in enumerate(text.splitlines()) if found(line)] for text in texts]
 
 
 async def _log(

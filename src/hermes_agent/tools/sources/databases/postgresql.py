@@ -1,5 +1,6 @@
 """PostgreSQL: who does what, who waits for whom, what is slow, how far standbys are behind."""
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import Annotated, Any, Literal, cast
@@ -15,7 +16,7 @@ from hermes_agent.tools.sources.databases.reports import (
     Report,
     Rows,
     Run,
-    check_reads,
+    needed,
     report,
     rows_shown,
     too_powerful,
@@ -137,6 +138,9 @@ select concat_ws(', ',
      or not l.lanpltrusted and l.lanname not in ('internal', 'c'))
      and has_function_privilege(mine.oid, p.oid, 'execute') limit 1)) as powers"""
 """What an account could do in a statement that reads, or by ending sessions of its own role."""
+_EFFECT = re.compile(r"emit_message|_advisory_|_to_xml|\bts_(?:stat|rewrite)\b|\bu&", re.IGNORECASE)
+"""What any account may do to others in a transaction that only reads: messages to those that follow
+its log, and locks; and what could hide that: statements in texts, names in escapes."""
 GRANTS = (
     "create role hermes login password '…'",
     "grant pg_monitor, pg_read_all_data to hermes",
@@ -157,7 +161,7 @@ async def postgresql(
     async with _connected(one) as run:
         if action != "query":
             return await report(one, REPORTS[action], run)
-        check_reads(query)
+        needed(query, _EFFECT)
         if powers := (await run(_POWERS)).rows[0][0]:
             raise too_powerful(one, powers, GRANTS)
         return rows_shown(one, await run(query), limit)

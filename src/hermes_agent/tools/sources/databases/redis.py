@@ -13,6 +13,7 @@ from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
 from hermes_agent.tools.sources.connection import ANSWER_BYTES, Source, pick, quoted, required, tls
+from hermes_agent.tools.sources.redaction import HIDDEN
 from hermes_agent.tools.sources.results import Change, answer, size, table
 from hermes_agent.tools.sources.times import Window, stamp
 
@@ -162,7 +163,11 @@ async def _connected(source: Source) -> AsyncIterator[Any]:
 
             if settings.password:
                 user = (settings.user,) if settings.user else ()
-                await ask("AUTH", *user, source.secret(settings.password))
+                password = source.secret(settings.password)
+                try:
+                    await ask("AUTH", *user, password)
+                except _Refused as error:  # a server that does not know AUTH repeats all of it
+                    raise _Refused(str(error).replace(password, HIDDEN)) from None
             if database:
                 await ask("SELECT", database)
             yield ask

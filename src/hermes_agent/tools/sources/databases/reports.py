@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from hermes_agent.core.errors import ToolError
+from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.tools.sources.connection import ANSWER_BYTES, Source
 from hermes_agent.tools.sources.results import answer, table
@@ -62,11 +63,15 @@ async def report(
     return answer(source, "\n\n".join(parts), {"rows": counts}, missing)
 
 
-def check_reads(query: str) -> None:
-    """Raises `ToolError` for what is not a statement that reads."""
+def needed(query: str, effect: re.Pattern[str]) -> str:
+    """Raises `ToolError` for what is not a statement that reads, or has an effect on others."""
     if not _READS.match(query):
         hint = "it begins with select, with, show, explain, describe, table or values"
         raise ToolError("`query` is not a statement that reads", hint, "changed")
+    if found := effect.search(query):
+        what = f"`query` is not a statement that only reads: {shortened(found[0], 100)}"
+        raise ToolError(what, "leave that out", "changed")
+    return query
 
 
 def rows_shown(source: Source, found: Rows, limit: int) -> ToolResult:

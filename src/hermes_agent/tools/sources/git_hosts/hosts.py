@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceSettings
 from hermes_agent.core.text.addresses import host_of
-from hermes_agent.tools.sources.connection import Source
+from hermes_agent.tools.sources.connection import Source, segment
 from hermes_agent.tools.sources.times import Window, iso, parsed
 
 PAGE = 50
@@ -37,6 +37,10 @@ class FailedJob(Struct, frozen=True):
     about: str = ""
     """The step that failed, or the reason."""
     link: str = ""
+
+
+def _segments(path: str) -> str:
+    return "/".join(segment(one) for one in path.split("/"))
 
 
 class Listing(NamedTuple):
@@ -166,7 +170,7 @@ class GitHubHost:
         return await self.source.get(path, {name: one for name, one in params.items() if one})
 
     def at(self, repository: str) -> str:
-        return f"/repos/{repository}"
+        return f"/repos/{quote(repository)}"
 
     async def happened(
         self, part: str, repository: str, span: Window, ref: str = "", path: str = ""
@@ -189,7 +193,7 @@ class GitHubHost:
         return replace(deployment, state=states[0]["state"] if states else "created")
 
     async def failed_jobs(self, repository: str, run: str) -> list[FailedJob]:
-        found = await self.get(f"{self.at(repository)}/actions/runs/{run}/jobs")
+        found = await self.get(f"{self.at(repository)}/actions/runs/{segment(run)}/jobs")
         jobs = []
         for one in found["jobs"]:
             if one.get("conclusion") in FAILED:
@@ -206,7 +210,7 @@ class GitHubHost:
     async def log(self, repository: str, job: str) -> str:
         path = f"{self.at(repository)}/actions/jobs/{job}/logs"
         reply, data = await self.source.reply("GET", path)
-        if reply.is_redirect and (url := reply.headers["location"]).startswith("http"):
+        if reply.is_redirect and (url := reply.headers.get("location", "")).startswith("http"):
             # The log lies in a store of its own; the address is its key, and gets no other.
             seconds = self.source.settings.timeout_seconds
             bare = SourceSettings(self.source.settings.kind, url, timeout_seconds=seconds)
@@ -216,8 +220,8 @@ class GitHubHost:
         return text
 
     async def diff(self, repository: str, ref: str) -> str:
-        part = f"pulls/{ref[1:]}" if ref[0] in "#!" else f"commits/{ref}"
-        part = f"compare/{ref}" if "..." in ref else part
+        part = f"pulls/{segment(ref[1:])}" if ref[0] in "#!" else f"commits/{_segments(ref)}"
+        part = f"compare/{_segments(ref)}" if "..." in ref else part
         headers = {"Accept": "application/vnd.github.diff"}
         return await self.source.text("GET", f"{self.at(repository)}/{part}", headers=headers)
 
@@ -258,7 +262,9 @@ class GiteaHost(GitHubHost):
     }
 
     async def diff(self, repository: str, ref: str) -> str:
-        part = f"pulls/{ref[1:]}.diff" if ref[0] in "#!" else f"git/commits/{ref}.diff"
+        part = f"pulls/{segment(ref[1:])}.diff"
+        if ref[0] not in "#!":
+            part = f"git/commits/{_segments(ref)}.diff"
         if "..." in ref:
             what = "Gitea shows no diff of a range"
             raise ToolError(what, "give one commit or #NUMBER", "changed")
@@ -295,7 +301,7 @@ class GitLabHost(GitHubHost):
         return f"/projects/{quote(repository, safe='')}"
 
     async def failed_jobs(self, repository: str, run: str) -> list[FailedJob]:
-        found = await self.get(f"{self.at(repository)}/pipelines/{run}/jobs", per_page=100)
+        found = await self.get(f"{self.at(repository)}/pipelines/{segment(run)}/jobs", per_page=100)
         return [
             FailedJob(str(one["id"]), f"{one['stage']}/{one['name']}", one["status"],
                       one.get("failure_reason") or "", one.get("web_url", ""))
@@ -313,7 +319,8 @@ class GitLabHost(GitHubHost):
             compared = {"from": before, "to": after}
             files = (await self.get(f"{where}/repository/compare", **compared))["diffs"]
         elif ref[0] in "#!":
-            files = await self.get(f"{where}/merge_requests/{ref[1:]}/diffs", per_page=100)
+            path = f"{where}/merge_requests/{segment(ref[1:])}/diffs"
+            files = await self.get(path, per_page=100)
         else:
             path = f"{where}/repository/commits/{quote(ref, safe='')}/diff"
             files = await self.get(path, per_page=100)

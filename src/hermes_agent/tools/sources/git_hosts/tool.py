@@ -13,7 +13,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceKind
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import RecoveryResult, ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, attempted, pick, required
+from hermes_agent.tools.sources.connection import Source, attempted, pick, required, segment
 from hermes_agent.tools.sources.git_hosts.hosts import FAILED, GitHubHost, Happening, host_for
 from hermes_agent.tools.sources.redaction import text_without_secrets
 from hermes_agent.tools.sources.results import Change, answer, table
@@ -22,7 +22,6 @@ from hermes_agent.tools.sources.times import Window, stamp, window
 KINDS: tuple[SourceKind, ...] = ("github", "gitlab", "gitea")
 DIFF_CHARS, FILE_LINES, FILES = 14_000, 150, 60
 JOBS, LOG_LINES = 3, 40
-_LEADS_AWAY = re.compile(r"(^|/)\.\.?(/|$)|[?\\%\s]|(?<=.)#")
 _STAMP = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z ", re.MULTILINE)
 _TERMINAL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|section_(start|end):\d+:\S*\r?")
 
@@ -46,7 +45,7 @@ async def git_host(
     `ref`: a commit, #12 (pull or merge request) or a...b. failure: failed jobs of the CI run `ref`,
     or the last that failed, with the ends of their logs."""
     host = host_for(pick(context, source, *KINDS))
-    where, ref = _repository(host.source, repository), _part(ref, "ref")
+    where = _repository(host.source, repository)
     if action == "diff":
         required(ref, "ref", "a commit, #12 or main...branch")
         return _shown(host.source, ref, await host.diff(where, ref))
@@ -65,16 +64,12 @@ async def git_host(
 def _repository(source: Source, named: str) -> str:
     known = source.settings.repositories
     if named or len(known) == 1:
-        return _part(named or known[0], "repository").strip("/")
+        where = (named or known[0]).strip("/")
+        for part in where.split("/"):
+            segment(part)  # refuses what is no name
+        return where
     there = ", ".join(known) or "as owner/name"
     raise ToolError("which repository?", f"`repository`: {there}", "changed")
-
-
-def _part(value: str, name: str) -> str:
-    """An argument that becomes a part of a path, and must not lead out of it."""
-    if _LEADS_AWAY.search(value):
-        raise ToolError(f"not a valid {name}: {value!r}", retry="changed")
-    return value
 
 
 def _listed(

@@ -37,6 +37,8 @@ class Extracted(Struct, frozen=True):
     title: str = ""
     notes: tuple[str, ...] = ()
     """What was left out, and why."""
+    count: int = 0
+    """How many entries are shown, of what has entries."""
 
 
 def never() -> bool:

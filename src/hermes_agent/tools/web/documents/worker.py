@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from contextlib import suppress
+from importlib import import_module
 
 import msgspec
 from msgspec import Struct
@@ -24,8 +25,8 @@ _KEPT = re.compile(r"PATH|HOME|TMPDIR|LANG|LC_\w+|TZ|PYTHONPATH|LD_LIBRARY_PATH"
 
 
 class _Order(Struct, frozen=True):
-    type: str
-    name: str
+    reader: str
+    arguments: tuple[str | int | float, ...]
     seconds: float
 
 
@@ -40,7 +41,15 @@ async def extract_apart(data: bytes, type: str, name: str, seconds: float = SECO
     """As `extract`, in another process."""
     if kind_of(type, name, data[:HEAD]) == "text" and _plain(data, type):
         return extract(data, type, name)
-    order = msgspec.json.encode(_Order(type, name, seconds))
+    return await read_apart("documents.extract:extract", data, name, type, name, seconds=seconds)
+
+
+async def read_apart(
+    reader: str, data: bytes, name: str, *arguments: str | int | float, seconds: float = SECONDS
+) -> Extracted:
+    """What a reader makes of `data`, in another process. It is `module:function` of this package's
+    parent; it gets the arguments, and at last whether it has read enough."""
+    order = msgspec.json.encode(_Order(reader, arguments, seconds))
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-P", "-m", "hermes_agent.tools.web.documents.worker",
         stdin=asyncio.subprocess.PIPE,
@@ -92,10 +101,10 @@ def _serve() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     half = time.monotonic() + order.seconds / 2
     try:
-        made = extract(
-            sys.stdin.buffer.read(), order.type, order.name, lambda: time.monotonic() > half
-        )
-        answer = _Answer(made)
+        module, _, function = order.reader.partition(":")
+        read = getattr(import_module(f"hermes_agent.tools.web.{module}"), function)
+        data = sys.stdin.buffer.read()
+        answer = _Answer(read(data, *order.arguments, lambda: time.monotonic() > half))
     except ToolError as error:
         answer = _Answer(None, error.message, error.hint, error.retry)
     sys.stdout.buffer.write(msgspec.json.encode(answer))
