@@ -74,6 +74,14 @@ def test_a_source_that_refuses_is_told_with_the_way_out(hermes: Hermes, url: str
     assert "check its token or password" in tried.stdout
 
 
+def test_an_address_without_a_scheme_is_told_with_one(hermes: Hermes) -> None:
+    said = hermes.run("sources", "add", "prometheus", "prometheus:9090")
+    assert (said.returncode, "such as http://prometheus:9090" in said.stderr) == (2, True)
+    hermes.good("sources", "add", "postgresql", "postgres://127.0.0.1:1/shop")
+    (row,) = hermes.json("sources", "list")
+    assert row["url"] == "postgresql://127.0.0.1:1/shop"
+
+
 def test_the_agent_reads_a_source_without_asking(hermes: Hermes, url: str) -> None:
     hermes.run("sources", "add", "prometheus", url, "--token", input="t0ken-of-the-shop\n")
     (hermes.work / "mine.yaml").write_text(SCRIPT)
