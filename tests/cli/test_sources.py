@@ -82,6 +82,11 @@ def test_an_address_without_a_scheme_is_told_with_one(hermes: Hermes) -> None:
     assert row["url"] == "postgresql://127.0.0.1:1/shop"
 
 
+def test_a_port_that_cannot_be_one_is_told(hermes: Hermes) -> None:
+    said = hermes.good("sources", "add", "prometheus", "http://127.0.0.1:99999")
+    assert "prometheus (127.0.0.1) has an invalid address: Port out of range" in said
+
+
 def test_the_agent_reads_a_source_without_asking(hermes: Hermes, url: str) -> None:
     hermes.run("sources", "add", "prometheus", url, "--token", input="t0ken-of-the-shop\n")
     (hermes.work / "mine.yaml").write_text(SCRIPT)

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 from msgspec import Struct
@@ -69,6 +70,7 @@ class Source(Struct, frozen=True):
             if self.settings.user
             else None
         )
+        self.port()
         own = request.pop("verify", None)
         verify = (own or tls(self.settings.ca_file)) if url.startswith("https:") else False
         try:
@@ -92,10 +94,7 @@ class Source(Struct, frozen=True):
                 f"{self.label} took longer than {seconds:.0f} s", retry="same"
             ) from None
         except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-            hint = f"`hermes config set sources.{self.name}.url URL`"
-            raise ToolError(
-                f"{self.label} has an invalid address: {error}", hint, "never"
-            ) from None
+            raise self.invalid(error) from None
         except (httpx.LocalProtocolError, UnicodeError):  # what it says has the header in it
             what = f"a header for {self.label} has characters that HTTP does not allow"
             raise ToolError(what, "check its headers and secrets", "never") from None
@@ -106,6 +105,17 @@ class Source(Struct, frozen=True):
             )
             raise ToolError(f"cannot reach {self.label}: {what}", hint, "same") from None
         return answer, bytes(body.data)
+
+    def port(self) -> int | None:
+        """The port of its address; `ToolError` if that is not one."""
+        try:
+            return urlsplit(self.settings.url).port
+        except ValueError as error:
+            raise self.invalid(error) from None
+
+    def invalid(self, why: object) -> ToolError:
+        hint = f"`hermes config set sources.{self.name}.url URL`"
+        return ToolError(f"{self.label} has an invalid address: {why}", hint, "never")
 
     def secret(self, reference: str) -> str:
         """Replace each `secret:NAME` of a text; `ToolError` if one is not set."""

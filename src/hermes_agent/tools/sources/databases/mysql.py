@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Meta
 
@@ -151,8 +152,8 @@ async def _connected(source: Source) -> AsyncIterator[Run]:
 
     source.check_reach()
     settings = source.settings
-    found = re.fullmatch(r"mysql://[^/]*?(?::(\d+))?(?:/([^?]*))?(\?.*tls.*)?", settings.url)
-    port, database, secure = found.groups() if found else (None, None, None)
+    port, address = source.port(), urlsplit(settings.url)
+    database, secure = address.path.strip("/"), re.search("tls|ssl", address.query)
     host, seconds = host_of(settings.url), settings.timeout_seconds
     options: dict[str, Any] = {"database": database} if database else {}
     if secure or settings.ca_file:
@@ -160,7 +161,7 @@ async def _connected(source: Source) -> AsyncIterator[Run]:
 
     def connect() -> Any:
         return pymysql.connect(
-            host=host, port=int(port or 3306), user=settings.user or None,
+            host=host, port=port or 3306, user=settings.user or None,
             password=source.secret(settings.password), connect_timeout=max(1, int(seconds)),
             read_timeout=seconds, write_timeout=seconds, charset="utf8mb4", **options,
         )  # fmt: skip

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.text.addresses import host_of
@@ -145,14 +146,16 @@ async def _connected(source: Source) -> AsyncIterator[Any]:
     """Asks one command after the other."""
     source.check_reach()
     settings = source.settings
-    found = re.fullmatch(r"(rediss?)://[^/]*?(?::(\d+))?(?:/(\d*))?", settings.url)
-    scheme, port, database = found.groups() if found else ("redis", None, None)
-    context = tls(settings.ca_file) if scheme == "rediss" else None
+    port, address = source.port(), urlsplit(settings.url)
+    database = address.path.strip("/")
+    if not address.hostname or not re.fullmatch(r"\d*", database):
+        raise source.invalid("write redis://HOST:PORT/NUMBER")
+    context = tls(settings.ca_file) if address.scheme == "rediss" else None
     writer = None
     try:
         async with asyncio.timeout(settings.timeout_seconds):
             reader, writer = await asyncio.open_connection(
-                host_of(settings.url), int(port or 6379), ssl=context
+                host_of(settings.url), port or 6379, ssl=context
             )
 
             async def ask(*words: str) -> Any:
