@@ -148,7 +148,7 @@ async def _connected(source: Source) -> AsyncIterator[Any]:
     settings = source.settings
     port, address = source.port(), urlsplit(settings.url)
     database = address.path.strip("/")
-    if not address.hostname or not re.fullmatch(r"\d*", database):
+    if not host_of(settings.url) or not re.fullmatch(r"\d*", database):
         raise source.invalid("write redis://HOST:PORT/NUMBER")
     context = tls(settings.ca_file) if address.scheme == "rediss" else None
     writer = None
