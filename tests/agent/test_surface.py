@@ -82,6 +82,7 @@ async def test_a_failure_says_what_is_wrong_a_way_out_and_whether_to_try_again(
     ("call", "said", "retry"),
     [
         (("act", {"lime": "x"}), "bad arguments for act", "changed"),
+        (("process", {"action": "stp"}), "; action takes ", "changed"),
         (("atc", {"line": "x"}), "no tool called 'atc'", "changed"),
         (("terminal", {"command": "rm -rf /"}), "refused by policy", "changed"),
         (("broken", {}), "broken failed: KeyError", ""),
@@ -93,7 +94,7 @@ async def test_whatever_goes_wrong_has_the_same_shape(
     async def broken() -> str:
         raise KeyError("x")
 
-    tools = [working([]), Tool("broken", broken, "Break"), *load_tools(["terminal"])]
+    tools = [working([]), Tool("broken", broken, "Break"), *load_tools(["terminal", "process"])]
     async with bench(tmp_path, ScriptedModel(*calls(call)), tools=tools) as b:
         await b.say("go")
         (done,) = await finished(b)

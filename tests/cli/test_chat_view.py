@@ -175,6 +175,8 @@ def test_what_a_model_prints_cannot_drive_the_terminal() -> None:
     (piece,) = shown.apply({"kind": "notice_issued", "level": "info", "text": "a\x1b[31mb"})
     assert "\x1b" not in piece.text
     assert call_line({"name": "terminal", "arguments": '{"command": "a\u200bb"}'}) == r"$ a\u200bb"
+    without = {"name": "use_tool", "arguments": '{"tool": "redis"}'}
+    assert call_line(without) == "use_tool tool='redis'"
 
 
 def test_marks_say_what_colours_say() -> None:

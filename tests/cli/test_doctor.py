@@ -70,6 +70,15 @@ def test_a_damaged_database_fails_the_check_and_is_left_alone(hermes: Hermes) ->
     assert (hermes.home / "state.db").read_bytes() == damaged
 
 
+def test_checks_whose_incidents_nobody_hears_of_are_a_warning(hermes: Hermes) -> None:
+    said = "nobody is told of incidents"
+    assert said not in hermes.good("doctor")
+    hermes.good("watch", "add", "web", "--run", "true")
+    assert said in hermes.good("doctor")
+    hermes.good("config", "set", "watch.notify", '["all"]')
+    assert said not in hermes.good("doctor")
+
+
 def test_a_socket_left_by_a_killed_runtime_is_a_warning(hermes: Hermes) -> None:
     hermes.good("up")
     hermes.kill_runtime()

@@ -157,6 +157,9 @@ async def test_settings_that_every_channel_has_are_set_up_with_it(
     await cli.good("gateway", "setup", "telegram", *words, input=f"{TOKEN}\n")
     kept = (await cli.json("config", "get", "channels.telegram.owners"))["value"]
     assert kept == [person, "815"]
+    off = await cli.good("gateway", "setup", "telegram", "--set", "enabled=false")
+    assert "and switched off\nhint: `hermes gateway setup telegram --set enabled=true`" in off
+    await cli.good("gateway", "setup", "telegram", "--set", "enabled=true")
     await telegram.say("hello")
     await until(lambda: any("Good day to you" in one.text for one in telegram.sent()))
     (session,) = await cli.json("sessions", "list")
@@ -172,6 +175,7 @@ async def test_what_cannot_be_is_said_with_a_way_out(hermes: Hermes) -> None:
         (("gateway", "setup", "telegram", "--set", "policy=obsrve"), "'obsrve'"),
         (("gateway", "setup", "telegram", "--set", "listen=none"), "listen cannot be 'none'"),
         (("gateway", "setup", "telegram"), "token is required"),
+        (("gateway", "setup", "--set", "policy=observe"), "which channel?"),
         (("gateway", "pair", "telegram"), "no channel called 'telegram'"),
         (("gateway", "test", "telegram"), "not set up"),
         (("gateway", "block", "nobody-i-know"), "nobody is called"),

@@ -74,6 +74,19 @@ def test_an_address_of_redis_may_ask_for_tls(hermes: Hermes) -> None:
     assert "not an address of mysql" in refused.stderr
 
 
+def test_an_address_without_a_scheme_is_told_with_one(hermes: Hermes) -> None:
+    said = hermes.run("sources", "add", "prometheus", "prometheus:9090")
+    assert (said.returncode, "such as http://prometheus:9090" in said.stderr) == (2, True)
+    hermes.good("sources", "add", "postgresql", "postgres://127.0.0.1:1/shop")
+    (row,) = hermes.json("sources", "list")
+    assert row["url"] == "postgresql://127.0.0.1:1/shop"
+
+
+def test_a_port_that_cannot_be_one_is_told(hermes: Hermes) -> None:
+    said = hermes.good("sources", "add", "prometheus", "http://127.0.0.1:99999")
+    assert "prometheus (127.0.0.1) has an invalid address: Port out of range" in said
+
+
 def test_the_agent_reads_a_source_without_asking(hermes: Hermes, url: str) -> None:
     hermes.run("sources", "add", "prometheus", url, "--token", input="t0ken-of-the-shop\n")
     (hermes.work / "mine.yaml").write_text(SCRIPT)

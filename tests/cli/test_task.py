@@ -167,6 +167,14 @@ def test_what_cannot_be_is_said_with_a_way_out(
     assert "Traceback" not in done.stderr
 
 
+def test_a_channel_that_is_switched_off_is_warned_of_and_is_no_phone(hermes: Hermes) -> None:
+    off = '{"telegram": {"enabled": false, "home": "1"}, "ntfy": {"topic": "a", "home": "2"}}'
+    hermes.good("config", "set", "channels", off)
+    shown = add(hermes, *WORDS)
+    assert "telegram is switched off" in shown["warnings"][0]
+    assert add(hermes, "every 1d", "go", "--deliver", "phone")["results"] == "sent to ntfy:2"
+
+
 def test_in_a_terminal_the_delivery_is_agreed_to_first(hermes: Hermes) -> None:
     command = [sys.executable, "-m", "hermes_agent", "task", "add", *WORDS, "--name"]
     for key, deliver in (("Enter", ["telegram"]), ("n", ["local"]), ("C-d", ["local"])):

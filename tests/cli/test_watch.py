@@ -71,6 +71,8 @@ WRONG: list[tuple[list[str], str]] = [
     (["x", "--pattern", "a"], "go with --log"),
     (["x", "--run", "a", "--log", "b"], "not both"),
     (["x", "--run", "a", "--every", "0"], "--every"),
+    (["x", "--run", "a", "--every", "1q"], "every must be a time such as"),
+    ([""], "the check says nothing"),
     (["x", "--run", "a", "--severity", "P7"], "--severity"),
     (["x", "--run", "a", "--terminal", "nope"], "no terminal called 'nope'\nhint: "),
 ]
@@ -81,6 +83,12 @@ def test_a_check_that_makes_no_sense_is_not_written(hermes: Hermes) -> None:
         done = hermes.run("watch", "add", *words)
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
     assert not (hermes.home / "checks").exists() or not list((hermes.home / "checks").iterdir())
+
+
+def test_how_often_it_runs_is_said_as_for_a_job(hermes: Hermes) -> None:
+    add(hermes, "web", "true", "--every", "5m")
+    (row,) = (one for one in hermes.json("watch", "list") if one["name"] == "web")
+    assert row["every"] == 300
 
 
 def test_a_check_is_never_overwritten(hermes: Hermes) -> None:

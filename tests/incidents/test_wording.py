@@ -25,6 +25,14 @@ SAID = {
         "disk-root",
         "df --output=pcent,avail,target / | awk '{print} NR==2 {ok = $1+0 < 85} END {exit !ok}'",
     ),
+    "tell me when the disk is over 90%": (
+        "disk-root",
+        "df --output=pcent,avail,target / | awk '{print} NR==2 {ok = $1+0 < 90} END {exit !ok}'",
+    ),
+    "Check that the disk usage of /srv stays under 80%": (
+        "disk-srv",
+        "df --output=pcent,avail,target /srv | awk '{print} NR==2 {ok = $1+0 < 80} END {exit !ok}'",
+    ),
     "inodes of /srv stay below 70%": (
         "inodes-srv",
         "df --output=ipcent,target /srv | awk '{print} NR==2 {ok = $1+0 < 70} END {exit !ok}'",
@@ -32,6 +40,11 @@ SAID = {
     "The certificate of shop.example:443 is valid for 14 days.": (
         "certificate-shop-example-443",
         ("openssl s_client -connect shop.example:443 -servername shop.example </dev/null"
+        " | openssl x509 -noout -subject -enddate -checkend 1209600"),
+    ),
+    "the certificate of localhost:8443 must be valid for 14 days": (
+        "certificate-localhost-8443",
+        ("openssl s_client -connect localhost:8443 -servername localhost </dev/null"
         " | openssl x509 -noout -subject -enddate -checkend 1209600"),
     ),
     "certificate in /etc/a b.pem is valid for 2 weeks": None,
@@ -69,6 +82,27 @@ SAID = {
 def test_plain_words_mean_a_command_or_nothing(words: str) -> None:
     found, meant = reading(words), SAID[words]
     assert (found and (found.proposed.name, found.proposed.run)) == meant
+
+
+@pytest.mark.parametrize(
+    ("words", "every"),
+    [
+        ("check that port 5432 answers every minute", 60),
+        ("make sure nginx is running, every 30 seconds", 30),
+        ("port 5432 answers once an hour", 3_600),
+        ("port 5432 answers", 0),
+    ],
+)
+def test_words_may_say_how_often(words: str, every: int) -> None:
+    found = reading(words)
+    assert found is not None
+    assert found.proposed.every == every
+    assert found.proposed.about in words
+    assert "every" not in found.proposed.about
+
+
+def test_a_time_that_is_none_is_for_a_model() -> None:
+    assert reading("port 5432 answers every full moon") is None
 
 
 def test_words_cannot_smuggle_in_a_command() -> None:

@@ -12,6 +12,7 @@ TITLES = {
     "ntfy": "ntfy",
     "matrix": "Matrix",
     "pager": "Ops pager",
+    "phone": "phone",
 }
 
 
@@ -28,6 +29,7 @@ TITLES = {
         ("Post the summary on Slack and by e-mail", ["slack", "email"], False),
         ("Results to our Telegram group, please", ["telegram"], False),
         ("Send it to telegram:123.", ["telegram:123"], False),
+        ("Check the disks and send the results to my phone", ["phone"], False),
         ("Notify me via ntfy when you are done", ["ntfy"], False),
         ("Page nobody. Send results to Ops pager", ["pager"], False),
         ("Tell me on Discord, but only if something is wrong", ["discord"], True),
@@ -52,6 +54,7 @@ def test_a_request_names_the_recipient(prompt: str, deliver: list[str], quiet: b
         "Check who may send messages to the Telegram bot",
         "Send a ping to the mail server",
         "Put the numbers in a matrix",
+        "Check that every customer has a phone",
         "Write a summary to the file and push it to Git",
         "Send results to Signal",
     ],

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_agent.core.skills import SkillLimits
-from hermes_agent.learning.skills.file import BUILT_IN, parse, problems, section
+from hermes_agent.gateway.registry import BUILT_IN as CHANNELS
+from hermes_agent.learning.skills.file import BUILT_IN, PLACES, parse, problems, section
 from hermes_agent.learning.skills.frontmatter import SkillProblem, read_front
 from hermes_agent.runtime.tools import builtin
 from tests.support.skills import put_skill, skill_text
@@ -369,6 +370,18 @@ def test_a_misspelt_tool_is_warned_of_with_the_one_that_was_meant() -> None:
         ("no tool is called 'web_serch'", "did you mean web_search?"),
     ]
     assert sorted(BUILT_IN) == sorted(one.name for one in builtin.facts())
+
+
+def test_a_misspelt_channel_is_warned_of_because_it_would_hide_the_skill() -> None:
+    limits = "metadata:\n  hermes-channels: telegrm slack:C12 cli pager"
+    found = parse(f"---\nname: deploy\ndescription: How to deploy.\n{limits}\n---\nRun it.\n")
+    said = [(one.message, one.hint) for one in found.problems if "channel" in one.message]
+    assert said == [("no channel is called 'telegrm'", "did you mean telegram?")]
+
+
+def test_the_places_of_a_skill_are_the_channels_that_there_are() -> None:
+    channels = {path.parent.name for path in CHANNELS.glob("*/manifest.yaml")}
+    assert {*PLACES} == {"cli", "library", "job", "incident", *channels}
 
 
 def test_bounds_that_the_gate_cannot_read_are_an_error() -> None:

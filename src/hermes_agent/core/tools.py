@@ -3,6 +3,7 @@ their own JSON Schema (MCP servers). Also the services that the runtime offers t
 
 import asyncio
 import inspect
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -527,11 +528,17 @@ class Tool:
             checked = msgspec.convert(dict(given), self._arguments, strict=False)
         except msgspec.ValidationError as error:
             wanted = ", ".join(self._arguments.__struct_fields__)
-            raise ToolError(
-                f"bad arguments for {self.name}: {error}; it takes {wanted}", retry="changed"
-            ) from None
+            told = f"{error}{self._choices(str(error))}; it takes {wanted}"
+            raise ToolError(f"bad arguments for {self.name}: {told}", retry="changed") from None
         names = [name for name in checked.__struct_fields__ if not (self.located and name == AT)]
         return {name: getattr(checked, name) for name in names}
+
+    def _choices(self, error: str) -> str:
+        """The values that the argument of an error may have."""
+        if (found := re.search(r"^Invalid enum value .* - at `\$\.(\w+)`$", error)) is None:
+            return ""
+        values = self.spec.parameters["properties"][found[1]].get("enum")
+        return f"; {found[1]} takes {', '.join(map(str, values))}" if values else ""
 
     def _as_given(self, given: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
         """Checks only that nothing is missing; the schema's owner validates the rest."""

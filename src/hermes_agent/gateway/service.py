@@ -158,9 +158,10 @@ class ChannelHost:
         try:
             return self._supervisors[name]
         except KeyError:
-            raise NotFound(
-                f"the channel {name!r} is not set up", f"`hermes gateway setup {name}`"
-            ) from None
+            off = not self.context.settings.channels.get(name, {}).get("enabled", True)
+            what = "switched off" if off else "not set up"
+            hint = f"`hermes gateway setup {name}{' --set enabled=true' * off}`"
+            raise NotFound(f"the channel {name!r} is {what}", hint) from None
 
     @property
     def router(self) -> "Router":

@@ -27,6 +27,11 @@ LOCAL = "local"
 Channels = Mapping[str, Mapping[str, Any]]
 
 
+def is_on(given: Mapping[str, Any]) -> bool:
+    """Whether a channel with these settings is used."""
+    return bool(given.get("enabled", True))
+
+
 def places(channels: Channels, targets: Sequence[str], origin: str = "") -> list[Chat]:
     """The chats that targets refer to, without duplicates; `UsageError` for an unknown target."""
     found: dict[Chat, None] = {}
@@ -41,7 +46,7 @@ def _resolve(channels: Channels, target: str, origin: str) -> list[Chat]:
         return []
     if target == ORIGIN:
         return [chat_of(origin)] if origin else []
-    homes = [name for name, given in channels.items() if given.get(HOME)]
+    homes = [name for name, given in channels.items() if given.get(HOME) and is_on(given)]
     if target == PHONE and not homes:
         raise UsageError(
             "no channel has a home chat",

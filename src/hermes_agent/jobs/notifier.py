@@ -8,7 +8,7 @@ from hermes_agent.core.errors import Degraded, HermesError
 from hermes_agent.core.gateway import Chat, DeliveryState
 from hermes_agent.core.jobs import Job, Run
 from hermes_agent.host.context import RuntimeContext
-from hermes_agent.host.outbound import ALL, LOCAL, ORIGIN, OutboundMessages
+from hermes_agent.host.outbound import ALL, LOCAL, ORIGIN, OutboundMessages, is_on
 
 log = logging.getLogger("hermes.jobs")
 
@@ -58,7 +58,14 @@ class JobNotifier:
         have no chat to go to."""
         optional = {ALL} if job.spec.is_builtin else set()
         asked = [one for one in (*job.spec.deliver, *job.spec.on_failure) if one not in optional]
-        return self._found(job, tuple(dict.fromkeys(asked)))[1]
+        chats, wrong = self._found(job, tuple(dict.fromkeys(asked)))
+        channels = self._context.settings.channels
+        names = dict.fromkeys(chat.channel for chat in chats)
+        off = [name for name in names if name in channels and not is_on(channels[name])]
+        return wrong + [
+            f"{one} is switched off (`hermes gateway setup {one} --set enabled=true`)"
+            for one in off
+        ]
 
     def _found(self, job: Job, targets: Sequence[str]) -> tuple[list[Chat], list[str]]:
         found: dict[Chat, None] = {}

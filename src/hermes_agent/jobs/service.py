@@ -13,7 +13,7 @@ from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.gateway import SessionPlace
 from hermes_agent.core.jobs import JOBS, Job, JobSpec, Run, Schedule
 from hermes_agent.host.context import RuntimeContext
-from hermes_agent.host.outbound import OutboundMessages
+from hermes_agent.host.outbound import PHONE, OutboundMessages
 from hermes_agent.host.policy_shell import PolicyShells
 from hermes_agent.jobs.delivery_words import PromptDelivery, read_delivery
 from hermes_agent.jobs.messages import title
@@ -120,7 +120,7 @@ class JobService:
         nothing = spec, PromptDelivery()
         if spec.deliver or spec.script_only:
             return nothing
-        delivery = read_delivery(spec.prompt, self._outbound.titles())
+        delivery = read_delivery(spec.prompt, {PHONE: PHONE, **self._outbound.titles()})
         if not delivery.deliver or delivery.deliver == (origin.partition(":")[0],):
             return nothing  # the chat where it is made is the one that is meant
         quiet = spec.quiet or delivery.quiet

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.installation.extras import install_hint
-from hermes_agent.core.settings.root import Settings
+from hermes_agent.core.settings.root import NOBODY_NOTIFIED, Settings
 from hermes_agent.core.text.terminal import clean
 from hermes_agent.core.version import __version__
 from hermes_agent.host import inspect, paths
@@ -212,6 +212,8 @@ def _watching(
         yield DoctorFinding("watch", "warn", f"{count}, but no runtime runs them", "`hermes up`")
     elif loaded.entries:
         yield DoctorFinding("watch", "ok", f"{count}; they keep the runtime running")
+    if (loaded.entries or settings.watch.listen) and not settings.watch.notifies:
+        yield DoctorFinding("watch", "warn", *NOBODY_NOTIFIED)
 
 
 def _machine() -> Iterator[DoctorFinding]:

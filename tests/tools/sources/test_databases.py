@@ -223,6 +223,16 @@ async def test_redis_without_logins_does_not_repeat_the_password(
     assert "sesame" not in str(caught.value)
 
 
+@pytest.mark.parametrize("end", [":notaport", ":99999", ":6379/carts"])
+async def test_an_address_that_is_none_is_not_taken_for_another(
+    observer: Observer, end: str
+) -> None:
+    observer.sources["cache"] = SourceSettings(kind="redis", url=f"rediss://127.0.0.1{end}")
+    with pytest.raises(ToolError, match="has an invalid address") as refused:
+        await observer.call(redis, action="overview")
+    assert "sources.cache.url" in refused.value.hint
+
+
 @pytest.fixture(scope="module")
 def mariadb() -> Iterator[str]:
     with folder_of_user("mysql") as (folder, how):

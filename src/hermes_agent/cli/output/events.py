@@ -125,8 +125,9 @@ def _call_text(call: dict[str, Any]) -> str:
     given = call_arguments(call)
     if not given:
         return f"{call['name']} {call['arguments'].strip().removeprefix('{}')}"
-    if call["name"] == "use_tool" and isinstance(given.get("arguments", {}), dict):
-        call, given = {"name": str(given.get("name"))}, given.get("arguments", {})
+    arguments = given.get("arguments", {})
+    if call["name"] == "use_tool" and given.get("name") and isinstance(arguments, dict):
+        call, given = {"name": str(given["name"])}, arguments
     if set(given) <= {"command", "timeout", "background", "wake"} and "command" in given:
         return f"$ {given['command']}"
     words = " ".join(f"{key}={value!r}" for key, value in given.items())

@@ -73,7 +73,8 @@ def _inspect(home: str) -> dict[str, Any]:
             "state": "degraded",
             "pid": owner,
             "reason": f"the runtime (pid {owner}) does not answer",
-            "hint": f"`hermes logs` may say why; `kill {owner}` ends it without losing anything",
+            "hint": "ask again if it has just been started; `hermes logs` may say why; "
+            f"`kill {owner}` ends it without losing anything",
         }
     trouble = home_trouble(Path(home))
     if trouble is not None:

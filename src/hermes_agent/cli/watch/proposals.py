@@ -11,13 +11,15 @@ from hermes_agent.cli.client.api import RuntimeClient, quoted
 from hermes_agent.cli.home import home_and_settings, home_folder
 from hermes_agent.cli.output.formatting import count, one_line, sure, table
 from hermes_agent.cli.output.pager import show
+from hermes_agent.cli.output.progress import Progress
 from hermes_agent.core.errors import HermesError, UsageError
+from hermes_agent.core.text.format import span
 from hermes_agent.core.text.terminal import clean
 
 Row = dict[str, Any]
 
 EVERY = {"critical": "every 5 minutes", "hourly": "every hour", "daily": "daily at 08:00"}
-ENTRY = ("name", "run", "service", "level", "severity", "terminal")
+ENTRY = ("name", "run", "service", "level", "every", "severity", "terminal")
 """What a check's file has of a proposal."""
 
 
@@ -28,13 +30,13 @@ def add(options: argparse.Namespace) -> int:
     """Show what the words mean, and write it if a person agrees."""
     if options.log or options.pattern or options.output:
         raise UsageError("--pattern and --output go with --log and --run", "`hermes watch add -h`")
+    if not options.name.strip():
+        raise UsageError("the check says nothing", "`hermes watch add 'disk / stays below 85%'`")
     api = connect()
     words = {"words": options.name, "name": options.called, "terminal": options.terminal}
-    (found,) = api.post("/v1/checks/propose", words)["checks"]
-    given = chosen(options)
-    entry = entry_of(found) | given
-    if "every" in given:
-        entry.pop("level")
+    with Progress("trying the check"):
+        (found,) = api.post("/v1/checks/propose", words)["checks"]
+    entry = entry_of(found, chosen(options))
     if options.json and not options.yes:
         return emit(options, {**found, "entry": entry, "added": False})
     if not options.json:
@@ -54,15 +56,22 @@ def add(options: argparse.Namespace) -> int:
     return emit(options, {**found, "entry": entry, "added": True, "file": path}, text)
 
 
-def entry_of(found: Row) -> Row:
-    """A proposal as a check file has it."""
-    entry = {key: found[key] for key in ENTRY if found[key]}
+def entry_of(found: Row, given: Row | None = None) -> Row:
+    """A proposal as a check file has it, with the options that were given."""
+    entry = {key: found[key] for key in ENTRY if found.get(key)}
+    if "every" in entry:
+        entry.pop("level")
+    if given and {"every", "level"} & given.keys():
+        entry = {key: value for key, value in entry.items() if key not in ("every", "level")}
+    entry |= given or {}
     expect = {key: found[key] for key in ("output", "no_output") if found[key]}
     return entry | ({"expect": expect} if expect else {})
 
 
 def words_text(found: Row, entry: Row) -> str:
-    when = f"every {entry['every']} s" if "every" in entry else EVERY[entry["level"]]
+    every = entry.get("every", "")
+    when = EVERY[entry["level"]] if "level" in entry else "every "
+    when += every if isinstance(every, str) else span(every)
     lines = [f"check   {entry['name']}", f"        $ {clean(entry['run'])}"]
     lines += [
         f"output  must {'not ' if key == 'no_output' else ''}match {found[key]}"
@@ -186,7 +195,8 @@ def install(options: argparse.Namespace) -> int:
         print(unit, end="")
         return 0
     api = connect()
-    found = api.post("/v1/checks/propose", {"terminal": options.terminal})
+    with Progress("looking at what runs"):
+        found = api.post("/v1/checks/propose", {"terminal": options.terminal})
     wanted = ("passes", "fails") if options.failing else ("passes",)
     chosen = [one for one in found["checks"] if one["state"] in wanted]
     plan = {
@@ -194,6 +204,7 @@ def install(options: argparse.Namespace) -> int:
         "left_out": [one for one in found["checks"] if one not in chosen],
         "skipped": found["skipped"],
         "jobs": jobs_planned(),
+        "notifies": home_and_settings()[1].watch.notifies,
         "unit": "" if _holds(path, unit) else path,
         "installed": False,
     }
@@ -237,6 +248,8 @@ def jobs_planned() -> list[Row]:
 
 
 def plan_text(plan: Row) -> str:
+    from hermes_agent.core.settings.root import NOBODY_NOTIFIED
+
     lines = []
     if plan["checks"]:
         cells = [
@@ -255,6 +268,8 @@ def plan_text(plan: Row) -> str:
                 " `hermes config set channels.telegram.home CHAT`"
             ),
         ]
+    if not plan["notifies"]:
+        lines += [NOBODY_NOTIFIED[0], f"hint: {NOBODY_NOTIFIED[1]}"]
     if plan["unit"]:
         lines.append(f"unit    {plan['unit']} keeps the runtime running")
     for one in plan["left_out"]:

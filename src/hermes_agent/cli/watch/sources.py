@@ -104,7 +104,8 @@ def _add(options: argparse.Namespace) -> int:
             raise UsageError(f"{old!r} is this source already", "--name NAME adds it once more")
     entry = _entry(options, name)
     write_setting(f"sources.{name}", json.dumps(entry))
-    [row] = asyncio.run(_checked((name,)))
+    with Progress(f"asking {name}"):
+        [row] = asyncio.run(_checked((name,)))
     text = f"added {name}: {row['what']}"
     if not row["ok"]:
         text = f"saved {name}, but it does not work yet: {row['what']}"
@@ -123,12 +124,13 @@ def _entry(options: argparse.Namespace, name: str) -> dict[str, Any]:
 
     row = TYPES[options.kind]
     scheme = row.example.partition("://")[0]
-    url = options.url
+    url = re.sub("^postgres://", "postgresql://", options.url)
     if not url and options.kind == "kubernetes":
         url = row.load().server(options.kubeconfig, options.context, os.environ)
     allowed = _SCHEMES.get(scheme, (scheme, "tcp"))
     if url.partition("://")[0] not in allowed or "://" not in url:
-        raise UsageError(f"not an address of {options.kind}: {url!r}", f"such as {row.example}")
+        example = row.example if "://" in url or not url else f"{scheme}://{url}"
+        raise UsageError(f"not an address of {options.kind}: {url!r}", f"such as {example}")
     if "@" in url.partition("://")[2].partition("/")[0]:
         raise UsageError("the address contains a user or password", "--user NAME and --password")
     headers = dict(one.partition(":")[::2] for one in options.header)

@@ -48,6 +48,11 @@ def _install_arguments(installing: argparse.ArgumentParser) -> None:
     installing.add_argument("--print", action="store_true", help="print the systemd unit alone")
 
 
+def _interval(text: str) -> int | str:
+    """Seconds, or a time such as 5m, which the check's file has as well."""
+    return positive(text) if text.lstrip("-").isdecimal() else text
+
+
 def _add_arguments(adding: argparse.ArgumentParser) -> None:
     adding.add_argument(
         "name", metavar="NAME|WORDS", help="a name; or, without --run and --log, what must be true"
@@ -64,7 +69,7 @@ def _add_arguments(adding: argparse.ArgumentParser) -> None:
     adding.add_argument("--service", default="", help="the service it checks; default: NAME")
     when = adding.add_mutually_exclusive_group()
     when.add_argument("--level", choices=LEVELS, default="", help="default: critical (5 minutes)")
-    when.add_argument("--every", type=positive, metavar="SECONDS")
+    when.add_argument("--every", type=_interval, metavar="TIME", help="seconds, or 5m")
     adding.add_argument("--severity", choices=SEVERITIES, help="default: P2")
     adding.add_argument("--after", type=positive, metavar="N", help="failures in a row; default 2")
     adding.add_argument("--owner", default="", help="who is responsible")

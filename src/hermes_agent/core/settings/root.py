@@ -276,6 +276,12 @@ class LearningSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether recall also matches by meaning: `hermes add semantic` installs what it needs."""
 
 
+NOBODY_NOTIFIED = (
+    "nobody is told of incidents: watch.notify and watch.webhook are empty",
+    "`hermes config set watch.notify '[all]'` tells the home chats of all channels",
+)
+
+
 class WatchSettings(Struct, frozen=True, forbid_unknown_fields=True):
     window: Seconds = 300.0
     """Signals from dependent services within this time belong to one incident."""
@@ -293,6 +299,10 @@ class WatchSettings(Struct, frozen=True, forbid_unknown_fields=True):
     `127.0.0.1:9911`; empty means only the runtime's own socket."""
     token: str = ""
     """The name of the secret that senders of alerts must present."""
+
+    @property
+    def notifies(self) -> bool:
+        return bool(self.notify or self.webhook)
 
 
 class JobSettings(Struct, frozen=True, forbid_unknown_fields=True):

@@ -148,6 +148,7 @@ class _Answer(Struct):
     name: str = ""
     output: str = ""
     no_output: str = ""
+    every: int = 0
 
 
 PROMPT = """\
@@ -155,8 +156,9 @@ You write health checks. A check is one line for bash on a Linux machine that on
 less than ten seconds, and exits with 0 exactly while the statement of the user holds; it prints \
 what a person needs to see when it does not. It changes nothing, installs nothing, asks nothing. \
 Answer with one JSON object and nothing else: {"name": "a-short-name", "run": "the command", \
-"output": "", "no_output": ""}. `output` and `no_output` are regular expressions that the output \
-must or must not match; leave them empty where the exit code says it."""
+"output": "", "no_output": "", "every": 0}. `output` and `no_output` are regular expressions that \
+the output must or must not match; leave them empty where the exit code says it. `every`: the \
+seconds between two checks, where the statement says it."""
 
 
 def answered(words: str, text: str, model: str) -> ProposedCheck:
@@ -172,8 +174,9 @@ def answered(words: str, text: str, model: str) -> ProposedCheck:
         raise UsageError(f"{model} proposed no command of one line", BY_HAND)
     name = slug(given.name) or slug(words) or "check"
     return ProposedCheck(
-        name, run, words, service=name, output=given.output, no_output=given.no_output, by=model
-    )
+        name, run, words, service=name, every=max(given.every, 0),
+        output=given.output, no_output=given.no_output, by=model,
+    )  # fmt: skip
 
 
 def no_model(words: str, error: HermesError) -> UsageError:

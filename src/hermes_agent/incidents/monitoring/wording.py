@@ -27,6 +27,8 @@ class ProposedCheck(Struct, frozen=True):
     service: str = ""
     severity: Severity = "P2"
     level: str = "critical"
+    every: int = 0
+    """Seconds between runs, if the words say so; otherwise `level` does."""
     output: str = ""
     """Its output must match this."""
     no_output: str = ""
@@ -72,9 +74,20 @@ _SIZES = {"kb": 1, "mb": 1_024, "gb": 1_024**2, "tb": 1_024**3}
 """In kilobytes, as `df` and the kernel count."""
 _SPAN = r"(?P<number>\d+(?:\.\d+)?) ?(?P<unit>[a-z]+)"
 _ROOM = r"(?P<number>\d+(?:\.\d+)?) ?(?P<size>[kmgt]b)"
-_DISK = r"(?:disk|file ?system|partition|volume|mount)(?: on)?"
-_IS = r"(?:is|are|stays?|remains?)"
-_BELOW = rf"{_IS} (?:below|under|less than) (?P<percent>\d+) ?%(?: full)?"
+_DISK = r"(?:disk|file ?system|partition|volume|mount)(?: usage)?(?: (?:on|of))?"
+_WHERE = rf"(?:the )?(?:{_DISK}|(?:{_DISK} )?(?P<path>/\S*))"
+_IS = r"(?:is|are|stays?|remains?|must (?:be|stay|remain))"
+_PERCENT = r"(?P<percent>\d+) ?%(?: full)?"
+_BELOW = rf"(?:{_IS} )?(?:below|under|less than) {_PERCENT}"
+_ABOVE = rf"(?:(?:is|gets|goes|rises) )?(?:over|above|more than|fuller than) {_PERCENT}"
+_REQUEST = re.compile(
+    r"(?:please )?(?:check|make sure|ensure|verify|watch)(?: that)? ", re.IGNORECASE
+)
+"""What may come before what must be true."""
+_TELL = r"(?:tell|alert|warn|notify) (?:me|us) (?:when|if|as soon as) "
+_EVERY = re.compile(
+    r",? (?:every|each|once an?) (?:(?P<number>\d+) )?(?P<unit>[a-z]+)$", re.IGNORECASE
+)
 _NAME = r"[\w@.:-]+"
 _ANSWERS = r"(?:answers|responds|works|(?:is|stays) (?:up|reachable))"
 _WITHIN = rf"(?: (?:within|in) (?:(?:less than|under|at most) )?{_SPAN})?"
@@ -137,7 +150,7 @@ def _answers(found: Groups) -> ProposedCheck | None:
 
 
 def _disk(found: Groups) -> ProposedCheck:
-    path, most = found["path"], int(found["percent"])
+    path, most = found["path"] or "/", int(found["percent"])
     place = slug(path) or "root"
     if found.get("inodes"):
         return ProposedCheck(f"inodes-{place}", disk_run(path, most, "ipcent"))
@@ -277,14 +290,15 @@ _MAKERS: Sequence[tuple[str, Callable[[Groups], ProposedCheck | WordedCheck | No
      rf"{_WITHIN}"), _answers),
     ((rf"(?:(?:the |my |our )?(?P<what>[^:/]+?) (?:on |at )?)?(?P<url>https?://\S+) {_ANSWERS}"
      rf"{_WITHIN}"), _answers),
-    (rf"(?:the )?(?:{_DISK} )?(?P<path>/\S*) {_BELOW}", _disk),
+    (rf"{_WHERE} {_BELOW}", _disk),
+    (rf"{_TELL}{_WHERE} {_ABOVE}", _disk),
     (rf"(?:the )?(?P<inodes>inodes) (?:of|on) (?P<path>/\S*) {_BELOW}", _disk),
     (rf"(?:the )?(?:{_DISK} )?(?P<path>/\S*) has (?:at least|more than) {_ROOM}(?: free| left)?",
      _room),
     (rf"(?:at least|more than) {_ROOM} of memory (?:is|are|stays) (?:free|available)", _memory),
     (rf"(?:the )?load {_IS} (?:below|under|less than) (?P<number>\d+(?:\.\d+)?)", _load),
-    ((r"(?:the )?certificate (?:of|for|in|at|on) (?P<place>\S+) (?:is|stays|remains) valid for"
-     rf" (?:at least |another )?{_SPAN}"), _certificate),
+    ((r"(?:the )?certificate (?:of|for|in|at|on) (?P<place>\S+)"
+     rf" {_IS} valid for (?:at least |another )?{_SPAN}"), _certificate),
     ((r"(?:the )?certificate (?:of|for|in|at|on) (?P<place>\S+) does not (?:expire|end) within"
      rf" {_SPAN}"), _certificate),
     (rf"(?:the )?container (?P<name>{_NAME}) {_UP}", _container),
@@ -313,6 +327,18 @@ _PATTERNS = [(re.compile(pattern, re.IGNORECASE), make) for pattern, make in _MA
 def reading(words: str) -> WordedCheck | None:
     """What words mean; None where no pattern fits."""
     plain = " ".join(words.split()).rstrip(".!")
+    if asked := _REQUEST.match(plain):
+        plain = plain[asked.end() :]
+    if (often := _EVERY.search(plain)) is None:
+        return _read(plain)
+    every = seconds({"number": often["number"] or "1", "unit": often["unit"].lower()})
+    found = _read(plain[: often.start()])
+    if found is None or every is None:
+        return None
+    return WordedCheck(replace(found.proposed, every=int(every)), found.choices)
+
+
+def _read(plain: str) -> WordedCheck | None:
     for pattern, make in _PATTERNS:
         if (found := pattern.fullmatch(plain)) is None:
             continue

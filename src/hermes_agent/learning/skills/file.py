@@ -61,6 +61,11 @@ BUILT_IN = (
     "silence_alerts", "speak", "transcribe", "what_changed",
 )  # fmt: skip
 """Our tools; other names are those of MCP servers and of tools that the agent wrote."""
+PLACES = (
+    "cli", "library", "job", "incident", "discord", "email", "matrix", "ntfy", "slack", "telegram",
+    "webhook",
+)  # fmt: skip
+"""Where skills can be limited to, besides channels of the user's own."""
 ALIKE = 0.85
 """So similar is a misspelt name."""
 PLATFORMS = {"macos": "darwin", "win32": "windows"}
@@ -157,7 +162,12 @@ def parse(text: str, folder_name: str = "") -> SkillText:
         front.body,
         bounds if bounds != SkillLimits(name) else None,
         parameters,
-        (*found, *extra.doubts(), *_misspelt(bounds.tools, facts.requires, facts.fallback_for)),
+        (
+            *found,
+            *extra.doubts(),
+            *_misspelt("tool", BUILT_IN, bounds.tools, facts.requires, facts.fallback_for),
+            *_misspelt("channel", PLACES, [one.partition(":")[0] for one in facts.channels]),
+        ),
     )
 
 
@@ -208,12 +218,12 @@ def section(body: str, heading: str) -> str:
     return ""
 
 
-def _misspelt(*named: Sequence[str]) -> Iterator[SkillProblem]:
-    """Names of tools that are probably meant to be others: no tool would ever match them."""
+def _misspelt(what: str, known: Sequence[str], *named: Sequence[str]) -> Iterator[SkillProblem]:
+    """Names that are probably meant to be others: nothing would ever match them."""
     for name in dict.fromkeys(one.partition("(")[0] for names in named for one in names):
-        near = () if name in BUILT_IN else get_close_matches(name, BUILT_IN, 1, ALIKE)
+        near = () if name in known else get_close_matches(name, known, 1, ALIKE)
         if near:
-            yield _warning(f"no tool is called {name!r}", f"did you mean {near[0]}?")
+            yield _warning(f"no {what} is called {name!r}", f"did you mean {near[0]}?")
 
 
 def _ours(names: Sequence[str]) -> tuple[str, ...]:

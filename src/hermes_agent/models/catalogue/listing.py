@@ -32,7 +32,7 @@ async def list_models(endpoint: Endpoint, credential: Credential) -> tuple[Liste
     headers |= {"accept": "application/json", **service.headers}
     connection = HttpConnection(endpoint.url, headers, endpoint.silence)
     try:
-        path += urlencode(service.query, quote_via=quote)
+        path = (path + urlencode(service.query, quote_via=quote)).rstrip("?&")
         async with connection.get(path, {}, (credential.secret,)) as response:
             body = await response.read()
             if response.status in _NO_LIST and "html" not in response.header("content-type"):

@@ -77,10 +77,9 @@ class Source(Struct, frozen=True):
     ) -> tuple[httpx.Response, bytes]:
         """The answer, whatever its status, and its content."""
         settings, label, where = self.settings, self.label, {}
-        setting = f"`hermes config set sources.{self.name}.url"
-        example = f"{setting} {TYPES[settings.kind].example}`"
         if not settings.url:
-            raise ToolError(f"{label} has no address", example, "never")
+            raise ToolError(f"{label} has no address", self._example, "never")
+        self.parts()
         url, seconds = settings.url.rstrip("/") + path, settings.timeout_seconds
         if url.startswith("unix://"):
             url, where = f"http://localhost{path}", {"socket": settings.url[7:]}
@@ -98,18 +97,27 @@ class Source(Struct, frozen=True):
         except (TimeoutError, httpx.TimeoutException):
             raise ToolError(f"{label} took longer than {seconds:.0f} s", retry="same") from None
         except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-            raise ToolError(f"{label} has an invalid address: {error}", example, "never") from None
+            raise self.invalid(error) from None
         except (httpx.LocalProtocolError, UnicodeError):  # what it says has the header in it
             what = f"a header for {label} has characters that HTTP does not allow"
             raise ToolError(what, "check its headers and secrets", "never") from None
         except (httpx.HTTPError, ssl.SSLError) as error:  # TLS 1.3 refuses logins late
             what = f"cannot reach {label}: {str(error) or type(error).__name__}"
-            hint = f"does it run? {setting} URL` changes its address"
+            hint = (
+                f"does it run? `hermes config set sources.{self.name}.url URL` changes its address"
+            )
             raise ToolError(what, hint, "same") from None
 
     def at(self, url: str) -> "Source":
         """The same with another address."""
         return replace(self, settings=replace(self.settings, url=url))
+
+    def invalid(self, why: object) -> ToolError:
+        return ToolError(f"{self.label} has an invalid address: {why}", self._example, "never")
+
+    @property
+    def _example(self) -> str:
+        return f"`hermes config set sources.{self.name}.url {TYPES[self.settings.kind].example}`"
 
     def secret(self, reference: str) -> str:
         """Replace each `secret:NAME` of a text; `ToolError` if one is not set."""
@@ -134,9 +142,7 @@ class Source(Struct, frozen=True):
             found = urlsplit(self.settings.url)
             _ = found.port
         except ValueError as error:
-            raise ToolError(
-                f"{self.label} has an invalid address: {error}", retry="never"
-            ) from None
+            raise self.invalid(error) from None
         return found
 
     @property

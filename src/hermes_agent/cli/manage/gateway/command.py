@@ -10,6 +10,7 @@ from typing import Any
 from hermes_agent.cli.actions import add_action, add_actions, connect, emit
 from hermes_agent.cli.client.api import quoted
 from hermes_agent.cli.output.formatting import count, one_line, stamp, sure, table
+from hermes_agent.core.errors import UsageError
 
 Row = dict[str, Any]
 
@@ -54,6 +55,8 @@ def _setup_arguments(parser: argparse.ArgumentParser) -> None:
 def _setup(options: argparse.Namespace) -> int:
     from hermes_agent.cli.manage.gateway.setup import channels, setup
 
+    if not options.channel and (options.given or options.home):
+        raise UsageError("which channel?", "`hermes gateway setup CHANNEL --set FIELD=VALUE`")
     return setup(options) if options.channel else channels(options)
 
 

@@ -63,19 +63,24 @@ def setup(options: argparse.Namespace) -> int:
         is_list = isinstance(given_value, str) and given_value.startswith("[")
         text = str(given_value) if is_list else json.dumps(given_value, ensure_ascii=False)
         write_setting(f"channels.{manifest.name}.{name}", text)
-    done = {} if options.no_test else _tested(manifest.name)
+    after = home_and_settings()[1].channels.get(manifest.name, {})
+    off = not after.get("enabled", True)
+    done = {} if options.no_test or off else _tested(manifest.name)
     if done.get("state") == "refused":
         for path, content in files.items():
             _put_back(path, content)
         error = clean(str(done["error"]))
         raise HermesError(f"{manifest.name}: {error}; nothing was changed", clean(done["hint"]))
     if not options.json:
-        print(f"{manifest.name} is set up in {str(home / 'config.yaml')!r}")
+        switched = ", and switched off" if off else ""
+        print(f"{manifest.name} is set up in {str(home / 'config.yaml')!r}{switched}")
     code = _report(options, manifest.name, done) if done else 0
-    if options.no_test and options.json:
+    if options.json and not done:
         print_json({"channel": manifest.name, "set": sorted(values)})
+    elif off:
+        print(f"hint: `hermes gateway setup {manifest.name} --set enabled=true` switches it on")
     elif not options.json:
-        homeless = not home_and_settings()[1].channels.get(manifest.name, {}).get(HOME)
+        homeless = not after.get(HOME)
         more = "; your chat becomes its home, where approvals are asked for" if homeless else ""
         print(f"hint: `hermes gateway pair {manifest.name} --role owner` lets you in{more}")
     return code

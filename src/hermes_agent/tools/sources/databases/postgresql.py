@@ -188,6 +188,8 @@ async def _connected(source: Source) -> AsyncIterator[Run]:
         )
     except psycopg.Error as error:
         hint = "" if settings.user else f"`hermes config set sources.{source.name}.user NAME`"
+        if "no password supplied" in str(error):
+            hint = "remove it, and add it with --user NAME --password"
         raise ToolError(
             f"cannot reach {source.label}: {quoted(str(error))}", hint, "same"
         ) from None

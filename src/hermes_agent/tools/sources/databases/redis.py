@@ -147,6 +147,8 @@ async def _connected(source: Source) -> AsyncIterator[Any]:
     settings = source.settings
     parts = source.parts()
     database = parts.path.strip("/")
+    if not host_of(settings.url) or not re.fullmatch(r"\d*", database):
+        raise source.invalid("write redis://HOST:PORT/NUMBER")
     context = tls(settings.ca_file) if parts.scheme == "rediss" else None
     writer = None
     try:
@@ -177,7 +179,9 @@ async def _connected(source: Source) -> AsyncIterator[Any]:
     except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
         raise ToolError(f"cannot reach {source.label}: {error}", retry="same") from None
     except _Refused as error:
-        raise ToolError(f"{source.label} answers: {quoted(str(error))}", retry="changed") from None
+        hint = "remove it, and add it with --password" if "NOAUTH" in str(error) else ""
+        said = f"{source.label} answers: {quoted(str(error))}"
+        raise ToolError(said, hint, retry="changed") from None
     finally:
         if writer is not None:
             writer.close()
