@@ -2,7 +2,7 @@
 
 import pytest
 
-from hermes_agent.jobs.delivery_words import read_delivery
+from hermes_agent.jobs.delivery_words import read_delivery, stranger
 
 TITLES = {
     "telegram": "Telegram",
@@ -61,3 +61,17 @@ def test_a_request_names_the_recipient(prompt: str, deliver: list[str], quiet: b
 )
 def test_a_sentence_about_a_channel_is_no_request(prompt: str) -> None:
     assert read_delivery(prompt, TITLES).deliver == ()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "name"),
+    [
+        ("Check it. Send results to WhatsApp.", "WhatsApp"),
+        ("Check it and send the report of the day to Telgram", "Telgram"),
+        ("Write the report to README.md", ""),
+        ("Send no results to Anna", ""),
+        ("See whether results are sent to Anna", ""),
+    ],
+)
+def test_a_recipient_that_is_no_channel_is_named(prompt: str, name: str) -> None:
+    assert stranger(prompt) == name

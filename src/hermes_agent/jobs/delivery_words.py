@@ -33,6 +33,9 @@ _IF = re.compile(
     r"\b(?:only (?:if|when|on|for)|if|unless|when(?:ever)? (?:something|anything|there))\b",
     re.IGNORECASE,
 )
+_STRANGER = re.compile(
+    rf"(?i:{_REQUEST}{_VERB}\s+{_RESULT}\b{_GAP}\bto)\s+(?P<name>[A-Z][\w-]+)[.,;!]?(?:\s|$)"
+)
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 
 
@@ -73,6 +76,12 @@ def read_delivery(prompt: str, titles: Mapping[str, str]) -> PromptDelivery:
             quiet = _IF.search(sentence) or re.match(r"(?:but )?only ", after, re.IGNORECASE)
             return PromptDelivery(tuple(targets), bool(quiet), sentence)
     return PromptDelivery()
+
+
+def stranger(prompt: str) -> str:
+    """Whom a prompt sends results to by a name, as `read_delivery` does channels."""
+    found = (_STRANGER.search(one.strip()) for one in _SENTENCE.split(prompt))
+    return next((one["name"] for one in found if one), "")
 
 
 def _words(titles: Mapping[str, str]) -> dict[str, str]:

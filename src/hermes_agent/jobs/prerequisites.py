@@ -10,6 +10,7 @@ from hermes_agent.agent.completions import Completions
 from hermes_agent.core.errors import HermesError
 from hermes_agent.core.jobs import Job
 from hermes_agent.host.context import RuntimeContext
+from hermes_agent.jobs.delivery_words import stranger
 from hermes_agent.jobs.notifier import JobNotifier
 from hermes_agent.jobs.scripts import Scripts, folder_of
 
@@ -50,6 +51,11 @@ class JobPrerequisites:
         if job.spec.script_only:
             return found
         found += self._model(job)
+        if not job.spec.deliver and not job.origin and (name := stranger(job.spec.prompt)):
+            found.append(
+                f"{name} is no channel here, so results are only saved "
+                f"(`hermes task edit {job.id} --deliver CHANNEL` sends them)"
+            )
         if here:
             found += self._cluster(job)
         return [*found, *[one async for one in self._approvals(job)]]
