@@ -137,6 +137,8 @@ def judged(check: Check, done: CommandState, timeout: float) -> CheckOutcome:
 
     if done.state == "timeout":
         return failed(f"it took longer than {timeout:g} s")
+    if done.state == "lost":
+        return failed("how it ended is lost, as when its shell is killed or the disk is full")
     if done.state != "exited":
         return failed(f"it did not finish: {done.state}")
     expect = check.expect
