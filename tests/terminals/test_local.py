@@ -263,6 +263,7 @@ async def test_the_guard_of_a_command_sleeps_though_its_folder_is_gone(
     try:
         for _ in range(20):
             await until(lambda: len(guards("-r", "S")) == 2)
+        assert len(guards()) == 2
     finally:
         lines("pkill", "-KILL", "-s", str(session))
 

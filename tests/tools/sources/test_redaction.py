@@ -4,6 +4,8 @@ import pytest
 
 from hermes_agent.tools.sources.redaction import text_without_secrets, without_secrets
 
+KEY = "-----BEGIN PRIVATE KEY-----"
+
 
 @pytest.mark.parametrize(
     "text",
@@ -51,10 +53,39 @@ def test_what_is_no_secret_is_shown(text: str) -> None:
     assert text_without_secrets(text) == text
 
 
-PARTS = ("\n", " ", "-", "a", "a=", '"', "://", "- ", "-----BEGIN ", "name: a", "a: |\n", "--a ")
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgres://shop:hunter2@db/x", "postgres://shop:(not shown)@db/x"),
+        ("  export DB_PASSWORD=hunter2", "  export DB_PASSWORD=(not shown)"),
+        ("'api_key' : 'x'", "'api_key' : (not shown)"),
+        ("password:\n  hunter2", "password:\n  (not shown)"),
+        ("token:\n\nnext", "token:\n\n(not shown)"),
+        ("secretName: shop", "secretName: shop"),
+        (f"{KEY}\nabc=\n-----END PRIVATE KEY-----\nok", "(not shown)\nok"),
+        (f"{KEY}\nabc=\n", "(not shown)"),
+        (f"found {KEY}: it is no file", "found (not shown): it is no file"),
+    ],
+)
+def test_secrets_are_taken_out_of_texts(text: str, shown: str) -> None:
+    assert text_without_secrets(text) == shown
 
 
-@pytest.mark.parametrize("part", [*PARTS, "token=", "token: |\n", '"token":"', "2026-11-19T0"])
-def test_a_long_text_takes_no_time(part: str) -> None:
-    """More than a second or two for a megabyte would be a time that grows with its square."""
-    assert text_without_secrets(part * (1_000_000 // len(part)))
+MANY = 300_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(part * (MANY // len(part)) for part in (
+            "\n", " ", "-", "a", "a.", "a=", '"', "://", "a://", "- ", "-----BEGIN ", KEY,
+            "name: a", "a: |\n", "--a ", "token=", "token: |\n", '"token":"', "2026-11-19T0",
+        )),
+        "x://" + "b" * MANY, f"a:{' ' * MANY}", f"a{' ' * MANY}b", f"{KEY}{'-' * MANY}",
+        f"a:\n{' ' * MANY}{{", "x://a:" + "b" * MANY,
+    ],
+    ids=lambda text: repr(text[:12]),
+)  # fmt: skip
+def test_a_long_text_takes_no_time(text: str) -> None:
+    """A time that grows with the square of the length would be minutes."""
+    assert text_without_secrets(text)

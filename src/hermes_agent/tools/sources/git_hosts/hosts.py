@@ -43,7 +43,7 @@ def _segments(path: str) -> str:
     return "/".join(segment(one) for one in path.split("/"))
 
 
-class Listing(NamedTuple):
+class RepositoryListing(NamedTuple):
     """Where a host lists what happened, and how one of it is read."""
 
     path: str
@@ -142,18 +142,18 @@ class GitHubHost:
     api, size = "/api/v3", "per_page"
     anonymous, login = "/rate_limit", "login"
     """What anybody may ask, and the field with one's own name."""
-    listings: Mapping[str, Listing] = {
-        "commits": Listing("commits", _hub_commit, {
+    listings: Mapping[str, RepositoryListing] = {
+        "commits": RepositoryListing("commits", _hub_commit, {
             "since": "{since}", "until": "{until}", "sha": "{ref}", "path": "{path}",
         }),
-        "pulls": Listing("pulls", _hub_pull, {
+        "pulls": RepositoryListing("pulls", _hub_pull, {
             "state": "all", "sort": "updated", "direction": "desc",
         }),
-        "runs": Listing("actions/runs", _hub_run, {
+        "runs": RepositoryListing("actions/runs", _hub_run, {
             "branch": "{ref}", "created": "{since}..{until}",
         }, "workflow_runs"),
-        "releases": Listing("releases", _hub_release),
-        "deployments": Listing("deployments", _hub_deployment),
+        "releases": RepositoryListing("releases", _hub_release),
+        "deployments": RepositoryListing("deployments", _hub_deployment),
     }  # fmt: skip
     open_pulls: Mapping[str, str] = {"state": "open", "head": "{owner}:{head}", "base": "{base}"}
     new_pull = ("title", "head", "base", "body")
@@ -256,9 +256,9 @@ class GitHubHost:
 
 class GiteaHost(GitHubHost):
     api, size = "/api/v1", "limit"
-    listings: Mapping[str, Listing] = {
+    listings: Mapping[str, RepositoryListing] = {
         **{name: one for name, one in GitHubHost.listings.items() if name != "deployments"},
-        "pulls": Listing("pulls", _hub_pull, {"state": "all", "sort": "recentupdate"}),
+        "pulls": RepositoryListing("pulls", _hub_pull, {"state": "all", "sort": "recentupdate"}),
     }
 
     async def diff(self, repository: str, ref: str) -> str:
@@ -277,18 +277,18 @@ class GiteaHost(GitHubHost):
 class GitLabHost(GitHubHost):
     api = "/api/v4"
     anonymous, login = "/projects", "username"
-    listings: Mapping[str, Listing] = {
-        "commits": Listing("repository/commits", _lab_commit, {
+    listings: Mapping[str, RepositoryListing] = {
+        "commits": RepositoryListing("repository/commits", _lab_commit, {
             "since": "{since}", "until": "{until}", "ref_name": "{ref}", "path": "{path}",
         }),
-        "pulls": Listing("merge_requests", _lab_pull, {
+        "pulls": RepositoryListing("merge_requests", _lab_pull, {
             "state": "all", "order_by": "updated_at", "updated_after": "{since}",
         }),
-        "runs": Listing("pipelines", _lab_run, {
+        "runs": RepositoryListing("pipelines", _lab_run, {
             "ref": "{ref}", "updated_after": "{since}", "updated_before": "{until}",
         }),
-        "releases": Listing("releases", _lab_release),
-        "deployments": Listing("deployments", _lab_deployment, {
+        "releases": RepositoryListing("releases", _lab_release),
+        "deployments": RepositoryListing("deployments", _lab_deployment, {
             "order_by": "created_at", "sort": "desc",
         }),
     }  # fmt: skip
