@@ -138,7 +138,7 @@ def learning(one: Case) -> None:
     config = {
         "model": work,
         "models": {"uses": {"review": [look], "judge": [look]}, "retries": 0},
-        "learning": {"rounds": 1, "cases": 6, "every": 1_000},
+        "learning": {"rounds": 1, "cases": 6, "every": 1_000, "proof_share": 1.0},
     }
     (one.home / "config.yaml").write_text(json.dumps(config))
     (one.work / "service.conf").write_text("port=1\n")

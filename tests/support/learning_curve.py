@@ -123,7 +123,9 @@ class Family:
             model=work,
             policy="sandbox",
             models=ModelSettings(uses=uses, retries=0),
-            learning=LearningSettings(notes=mode, skills=mode, rounds=1, cases=6, every=1000),
+            learning=LearningSettings(
+                notes=mode, skills=mode, rounds=1, cases=6, every=1000, proof_share=1.0
+            ),
             runtime=RuntimeSettings(idle_seconds=0),
         )
         self.runtime = Runtime(folder / "home", {}, settings=self.settings)
