@@ -2,6 +2,7 @@
 
 Run as a module this file records what the real API server says of it."""
 
+import fcntl
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support.cluster import cluster
 from tests.support.cluster_objects import Namespace, pod, stamp
 from tests.support.images import IMAGE
 from tests.support.recorded_wire import key_of
@@ -136,9 +138,10 @@ class Shop(Namespace):
 
 @contextmanager
 def shop() -> Iterator[Shop]:
-    """In the real cluster, until the end of the block."""
+    """In the real cluster, until the end of the block; one at a time, for all who use it."""
     one = Shop(SPACE)
-    with one.client:
+    with one.client, (cluster() / "shop.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         one.build()
         try:
             one.wait("the kubelet has tried the pods", one.settled)

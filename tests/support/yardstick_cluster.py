@@ -342,7 +342,7 @@ def probe_of(kind: str, what: Mapping[str, Any]) -> dict[str, Any]:
 
 
 NODES = "0/3 nodes are available: "
-SECRET = 'secrets is forbidden: User "stranger" cannot list resource "secrets"'
+SECRET = r'secrets is forbidden: User \\"stranger\\" cannot list resource \\"secrets\\"'
 
 
 def logs_of(space: str, name: str, pattern: str = "") -> Call:
