@@ -204,7 +204,7 @@ def _watching(
     if settings.watch.listen and not settings.watch.token:
         yield DoctorFinding("watch", "fail", "watch.listen is set, but watch.token is not",
                       "`hermes config set watch.token NAME`")  # fmt: skip
-    count = f"{len(loaded.checks)} checks and {len(loaded.logs)} log patterns"
+    count = f"checks: {len(loaded.checks)}, log patterns: {len(loaded.logs)}"
     if not loaded.entries and not settings.watch.listen:
         yield DoctorFinding("watch", "info", "nothing is watched",
                             "`hermes watch install` proposes checks")  # fmt: skip

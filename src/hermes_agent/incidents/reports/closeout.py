@@ -79,13 +79,15 @@ async def save_report(backend: IncidentBackend, id: str, *, final: bool) -> Inci
 
 
 def _report_name(folder: Path, incident: Incident, redact: Callable[[str], str]) -> str:
-    """What the report's files are called: the day, what failed, and the incident. A report that is
-    there keeps its name."""
+    """What the report's files are called: the day, what failed, and the incident. What an alert
+    says is wrong tells more than the name of the check that confirms it. A report that is there
+    keeps its name."""
     there = [*folder.glob(f"{incident.id}.md"), *folder.glob(f"*-{incident.id}.md")]
     if there:
         return there[0].stem
     service = incident.service
-    what = incident.checks[0].name if incident.checks else incident.title
+    by_check = incident.source == "check" and incident.checks
+    what = incident.checks[0].name if by_check else incident.title
     words = what if service.lower() in what.lower() else f"{service} {what}"
     day = time.strftime("%Y-%m-%d", time.localtime(incident.opened))
     return "-".join(filter(None, (day, slug(redact(words)), incident.id)))

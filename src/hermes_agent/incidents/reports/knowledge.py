@@ -128,11 +128,14 @@ def _with(incident: Incident, incidents: Sequence[Incident]) -> set[str]:
 
 
 def _when(times: Sequence[float]) -> str:
-    """The last day, and the day of the week and the time of day of most of them."""
+    """The last day, and the day of the week and the time of day of most of them, if there is more
+    than one day."""
     dates = [datetime.fromtimestamp(one, UTC) for one in times]
     if len(dates) == 1:
         return f"{dates[0]:%a %Y-%m-%d %H:%M} UTC"
     said = [f"last {dates[0]:%Y-%m-%d}"]
+    if len({one.date() for one in dates}) == 1:
+        return said[0]
     day, count = Counter(f"{one:%a}" for one in dates).most_common(1)[0]
     said += [f"mostly on {day}"] if count >= OFTEN * len(dates) else []
     for hours in range(1, HOURS + 1):
