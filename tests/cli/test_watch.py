@@ -125,7 +125,7 @@ def test_what_is_wrong_with_a_file_is_said_everywhere(hermes: Hermes) -> None:
     assert "checks     1; failing: none" in status
     doctor = hermes.run("doctor").stdout
     assert "checks/bad.yaml:2:1" in doctor
-    assert "1 checks and 0 log patterns" in doctor
+    assert "checks: 1, log patterns: 0" in doctor
 
 
 def test_what_leads_nowhere_and_a_broken_topology_are_said_everywhere(hermes: Hermes) -> None:
