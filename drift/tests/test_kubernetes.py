@@ -350,6 +350,14 @@ STATUS = {"resource": "deployments", "apiGroup": "apps", "namespace": "shop", "n
 BOT = "system:serviceaccount:kube-system:deployment-controller"
 
 
+async def test_kinds_of_the_same_name_in_two_groups_are_told_apart(cluster: Asked) -> None:
+    about = {"name": "web", "namespace": "shop"}
+    core: dict[str, Any] = {"apiVersion": "v1", "kind": "Service", "metadata": about}
+    core["spec"] = {"ports": [{"port": 80}]}
+    other = {**core, "apiVersion": "serving.knative.dev/v1", "spec": {"traffic": []}}
+    assert await cluster(core, other, manifests={"a.yaml": core, "b.yaml": other}) == {}
+
+
 async def test_who_sent_it_is_known_from_the_audit_log(cluster: Asked, tmp_path: Path) -> None:
     """Not who was refused, only tried it, changed another object, or wrote its status."""
     live = as_kept(WEB)
