@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from hermes_agent.core.incidents import Incident
 from hermes_agent.policy.redaction.redactor import Redactor
@@ -56,6 +56,21 @@ async def judged(
     results = [ScopeResult("kubernetes", 3, findings)]
     scopes = await judge("drift-9", results, repository, known, Redactor({}))
     return Audit("drift-9", NOW, "/r", "0" * 40, "What we want", scopes=tuple(scopes))
+
+
+async def test_an_earlier_audit_is_gone_through_once_however_much_is_found(folder: Path) -> None:
+    gone_through: list[str] = []
+
+    class Counted(Audit, frozen=True):
+        @property
+        def findings(self) -> tuple[DriftFinding, ...]:
+            gone_through.append(self.id)
+            return tuple(one for scope in self.scopes for one in scope.findings)
+
+    now = [finding(f"Deployment shop/web-{number}") for number in range(9)]
+    made = await judged(folder, *now, earlier=[Counted(**asdict(audit(1, *now, days_ago=1)))])
+    assert gone_through == ["drift-1"]
+    assert {one.history[-1].partition(" of")[0] for one in made.findings} == {"also in drift-1"}
 
 
 async def test_edits_of_an_object_by_hand_are_counted_in_a_window(folder: Path) -> None:

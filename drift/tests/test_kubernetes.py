@@ -350,6 +350,14 @@ STATUS = {"resource": "deployments", "apiGroup": "apps", "namespace": "shop", "n
 BOT = "system:serviceaccount:kube-system:deployment-controller"
 
 
+async def test_kinds_of_the_same_name_in_two_groups_are_told_apart(cluster: Asked) -> None:
+    about = {"name": "web", "namespace": "shop"}
+    core: dict[str, Any] = {"apiVersion": "v1", "kind": "Service", "metadata": about}
+    core["spec"] = {"ports": [{"port": 80}]}
+    other = {**core, "apiVersion": "serving.knative.dev/v1", "spec": {"traffic": []}}
+    assert await cluster(core, other, manifests={"a.yaml": core, "b.yaml": other}) == {}
+
+
 async def test_who_sent_it_is_known_from_the_audit_log(cluster: Asked, tmp_path: Path) -> None:
     """Not who was refused, only tried it, changed another object, or wrote its status."""
     live = as_kept(WEB)
@@ -378,7 +386,8 @@ async def test_who_sent_it_is_known_from_the_audit_log(cluster: Asked, tmp_path:
 
 
 async def test_a_proxy_is_not_who_changed_it(cluster: Asked, tmp_path: Path) -> None:
-    """Nor is the program that applied it first, where a request came later."""
+    """Nor is the program that applied it first, where a request came later, nor who asked for a
+    token."""
     live = as_kept(WEB)
     live["spec"]["replicas"] = 1
     proxy = "system:serviceaccount:cattle:proxy"
@@ -386,6 +395,7 @@ async def test_a_proxy_is_not_who_changed_it(cluster: Asked, tmp_path: Path) -> 
         request("ci@example.org", "2025-11-01T09:00:00.100Z"),
         request(proxy, "2025-11-02T08:00:00Z", impersonatedUser={"username": "bob"}),
         request(BOT, "2025-11-02T08:00:01Z"),
+        request("eve", "2025-11-02T09:00:00Z", objectRef={**STATUS, "subresource": "token"}),
     ]
     (tmp_path / "audit.log").write_text("\n".join(lines) + "\n")
     found = (await cluster(live, entry={"audit_log": str(tmp_path / "audit.log")}))["spec.replicas"]

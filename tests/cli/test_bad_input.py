@@ -1,9 +1,11 @@
 """Bad input: one line that names it, a hint, the right exit code, and never a traceback."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from hermes_agent.cli.main import main
 from hermes_agent.host.home import Home
 from hermes_agent.runtime.backup import owned
 from tests.support.cli import Hermes
@@ -52,6 +54,19 @@ WRONG: list[tuple[tuple[str | bytes, ...], str]] = [
 def test_wrong_usage_exits_with_two(shared: Hermes) -> None:
     for words, names in WRONG:
         assert_refused(shared, 2, names, *words)
+
+
+def test_a_folder_that_was_removed_is_no_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path / "home"))
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for words in (["task", "add", "in 1h", "look"], ["ask", "hi"]):
+        assert main(words) == 1
+        assert capsys.readouterr().err.startswith("the folder that you are in was removed\nhint: ")
 
 
 def test_the_nearest_command_is_suggested(shared: Hermes) -> None:

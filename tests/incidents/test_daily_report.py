@@ -57,7 +57,7 @@ def facts(**more: object) -> BriefingFacts:
 
 def test_an_audit_says_what_was_checked_in_the_hour() -> None:
     text = audit_text(facts(), NOON - HOUR)
-    assert text.splitlines()[0] == "## 11:00"
+    assert text.splitlines()[0].startswith("## 11:00 ")
     assert "| web | shop | **fails** | 12 | 3 | 2.00 |" in text
     assert "inc-1 P1 the disk \\| is full: resolved after 1 min 30 s: disk-full in shop" in text
     assert "- risk: web has been failing since 2026-11-15 11:50: exit code 7, not 0" in text
@@ -92,6 +92,25 @@ def writer(here: Post, folder: Path) -> Briefing:
     return Briefing(folder, here.store, statuses=statuses, troubles=lambda: (), clock=here.clock)
 
 
+async def test_an_hour_that_the_clocks_repeat_has_two_audits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        clock = Clock(1_792_886_400.0)  # 2026-10-25 00:00 UTC: 02:00 in summer time
+        async with post(tmp_path, clock) as here:
+            files, told = writer(here, tmp_path), []
+            for _ in range(2):
+                await here.store.save_check(CheckState("web", True, NOON, clock.now))
+                clock.now += HOUR
+                told.append((await files.write_audit()).splitlines()[0])
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert told == ["## 02:00 CEST", "## 02:00 CET"]
+
+
 async def test_each_is_written_once_for_a_time_in_which_something_was_watched(
     tmp_path: Path,
 ) -> None:
@@ -108,9 +127,9 @@ async def test_each_is_written_once_for_a_time_in_which_something_was_watched(
             clock.now = NOON + later
             told.append(await files.write_audit())
         assert told == [told[0], "", "", ""]
-        assert told[0].startswith("## 12:00")
+        assert told[0].startswith("## 12:00 ")
         heads = [line for line in audit.read_text().splitlines() if line.startswith("#")]
-        assert heads == ["# Audits of 2026-11-15", "## 12:00"]
+        assert heads == ["# Audits of 2026-11-15", told[0].splitlines()[0]]
     async with post(tmp_path, clock) as here:
         clock.now = NOON + 20 * HOUR
         files = writer(here, tmp_path)

@@ -42,6 +42,11 @@ SAID = {
         ("openssl s_client -connect shop.example:443 -servername shop.example </dev/null"
         " | openssl x509 -noout -subject -enddate -checkend 1209600"),
     ),
+    "the certificate of https://shop.example:8443/a/ is valid for 14 days": (
+        "certificate-shop-example-8443",
+        ("openssl s_client -connect shop.example:8443 -servername shop.example </dev/null"
+        " | openssl x509 -noout -subject -enddate -checkend 1209600"),
+    ),
     "the certificate of localhost:8443 must be valid for 14 days": (
         "certificate-localhost-8443",
         ("openssl s_client -connect localhost:8443 -servername localhost </dev/null"

@@ -147,6 +147,8 @@ async def test_a_reminder_is_sent_later_word_for_word_and_asks_no_model(tmp_path
         for arguments in (
             {"when": "30m", "text": words},
             {"when": "30m", "text": words, "target": "post"},
+            {"when": "40m", "text": words, "target": "post"},
+            {"when": "50m", "text": "Look at\nhttps://shop.example/a", "target": "post"},
         )
     ]
     replies = [*({"calls": [call]} for call in calls), {"say": "ok"}]
@@ -155,9 +157,11 @@ async def test_a_reminder_is_sent_later_word_for_word_and_asks_no_model(tmp_path
     async with workplace(tmp_path, model) as place:
         session = await place.fixture.open(model)
         await place.fixture.say(session, "remind me")
-        nowhere, added = await results(place, session.id)
+        nowhere, *added = await results(place, session.id)
         assert "has no chat to remind in" in nowhere.text
-        assert added.ok
+        assert [one.text.splitlines()[0].partition(": ")[0] for one in added] == [
+            f"job-1 {words!r}", f"job-2 {words!r}", "job-3 'Look at https://shop.example/a'",
+        ]  # fmt: skip
         await place.pass_time(HOUR / 2)
         (run,) = await place.ended()
         assert (run.state, run.session) == ("done", "")

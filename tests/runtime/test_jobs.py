@@ -1,5 +1,6 @@
 """Jobs in a runtime, by a clock that the test moves: each slot is worked once and told once."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,14 @@ async def test_a_slot_is_worked_once_and_its_result_is_told_once(tmp_path: Path)
         assert taken[0].interactive
         costs = await place.runtime.context.store.costs("job")
         assert [cost.name for cost in costs] == [job.id]
+
+
+async def test_others_work_between_the_commands_of_jobs_that_are_judged(tmp_path: Path) -> None:
+    async with workplace(tmp_path) as place:
+        job, worked = await place.add(), asyncio.Event()
+        asyncio.get_running_loop().call_soon(worked.set)
+        await place.runtime.jobs.scripts.verdict(job, "git diff")
+        assert worked.is_set()
 
 
 async def test_each_run_has_a_session_of_its_own_unless_they_share_one(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from hermes_agent.core.incidents import Signal
 from tests.support.incident_fixture import KNOWN, SAW, Response, act, resolve, response
+from tests.support.runtime_fixture import until
 from tests.support.subagents import say, shell
 
 LOOK, MEND = shell("cat {work}/web.log"), shell("touch {work}/web.up")
@@ -65,6 +66,20 @@ async def test_what_failed_since_is_no_fix_any_more(tmp_path: Path) -> None:
         await h.fail(fingerprint="check:web again")
         await h.over("inc-3")
         assert "This was fixed before" not in await brief_of(h, "inc-3")
+
+
+async def test_an_incident_whose_session_was_deleted_gets_its_report(tmp_path: Path) -> None:
+    end = act("escalate", component="web", summary="it is broken", needed="a person")
+    async with response(tmp_path, begin=[LOOK, end, DONE]) as h:
+        await h.fail()
+        await h.over()
+        await h.runtime.sessions.delete_session(await h.session())
+        await h.fail(firing=False)
+
+        async def reported_again() -> bool:
+            return (await h.kinds())[-2:] == ["resolved", "report"]
+
+        await until(reported_again)
 
 
 async def test_a_check_that_passes_all_along_proves_nothing_about_an_alert(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hermes_agent.core import events as ev
 from hermes_agent.core.errors import Fenced
 from hermes_agent.core.messages import ToolCall, Usage
-from hermes_agent.core.records import Parked, Question, SessionMessage
+from hermes_agent.core.records import AfterCommand, Parked, Question, SessionMessage
 from tests.store.helpers import Clock, a_session, a_turn, opened, told
 
 
@@ -244,3 +244,18 @@ async def test_a_long_session_is_read_in_one_go(tmp_path: Path) -> None:
         used = time.process_time() - started
         assert [one.number for one in events] == list(range(1, 4_004))
         assert used < 2.0  # CPU seconds; it takes about 0.05
+
+
+async def test_a_message_for_the_end_of_a_command_is_kept_for_each_of_its_targets(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path) as store:
+        session = await a_session(store)
+        started = {"id": "e1", "state": "running", "background": True, "terminal": "local"}
+        done = ev.CallFinished("e1", "c1", "terminal", "", data={**started, "wake": False})
+        await store.append(await a_turn(store, session), done)
+        waiting = [AfterCommand("effect/e2", target, "done") for target in ("mail:a", "slack:b")]
+        for _ in range(2):  # a call that is recovered hands them in again
+            assert await store.add_after_command("e1", waiting)
+        (command,) = await store.background_commands(session.id)
+        assert list(command.messages) == waiting

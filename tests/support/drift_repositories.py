@@ -89,6 +89,7 @@ GROUPS = {
            "serviceaccounts": "ServiceAccount"},
     "apps/v1": {"deployments": "Deployment", "statefulsets": "StatefulSet"},
     "autoscaling/v2": {"horizontalpodautoscalers": "HorizontalPodAutoscaler"},
+    "serving.knative.dev/v1": {"services": "Service"},
     "keda.sh/v1alpha1": {"scaledobjects": "ScaledObject"},
     "autoscaling.k8s.io/v1": {"verticalpodautoscalers": "VerticalPodAutoscaler"},
     "kyverno.io/v1": {"clusterpolicies": "ClusterPolicy", "policies": "Policy"},
@@ -171,7 +172,8 @@ class Cluster:
     ) -> tuple[int, Any]:
         there = [
             one for one in self.objects
-            if (one["kind"], one["metadata"].get("namespace")) == (kind, namespace)
+            if (one["apiVersion"], one["kind"]) == (group, kind)
+            and one["metadata"].get("namespace") == namespace
         ]  # fmt: skip
         if not name:
             return 200, {

@@ -119,8 +119,12 @@ async def judge(
     scopes = []
     hide = hide_named_secrets(hide)
     this = Audit(id, known.now, repository.folder, repository.commit, scopes=tuple(results))
+    found = history.by_object((this, *known.earlier))
     for scope in results:
-        weighed = [await _judged(one, repository, known, this, hide) for one in scope.findings]
+        weighed = [
+            await _judged(one, repository, known, found[one.key[:3]], hide)
+            for one in scope.findings
+        ]
         worst: dict[str, int] = {}
         for one in weighed:
             worst[one.place] = max(worst.get(one.place, 0), WEIGHTS.index(one.weight))
@@ -137,20 +141,22 @@ async def judge(
 
 
 async def _judged(
-    one: DriftFinding, repository: Repository, known: AuditBaseline, this: Audit,
-    hide: SecretFilter,
+    one: DriftFinding, repository: Repository, known: AuditBaseline,
+    there: Sequence[history.Sighting], hide: SecretFilter,
 ) -> DriftFinding:  # fmt: skip
+    """`there`: what this audit and earlier ones found of the object."""
     weighed, pattern = judged(one, known.patterns)
     incident = known.incidents.get(
         bounded_fingerprint(fingerprint_of(repository.folder, one.terminal, one.object))
     )
-    edits = history.edits(one, (this, *known.earlier), known.now)
+    before = [each for each in there if each[1].id and each[1].key == one.key]  # ours has no id yet
+    edits = history.edits(one, there, known.now)
     lines = (
         *history.repeated(edits),
-        *history.decided(one, pattern, known.patterns, known.earlier),
+        *history.decided(one, pattern, known.patterns, before),
         *history.resolved(incident),
         *one.history,
-        *history.seen(one, known.earlier),
+        *history.seen(one, known.earlier, before),
         *await history.declared(one, repository),
     )
     skill = matching_skill(one, known.skills)

@@ -1,6 +1,7 @@
 """The history of a finding: decisions, earlier audits, and the commit that declared it."""
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from hermes_agent.core.errors import HermesError
@@ -17,6 +18,19 @@ ALIKE = 2
 """How many decisions about similar drift are cited."""
 
 
+Sighting = tuple[Audit, DriftFinding]
+"""A finding of an object, and the audit that has it."""
+
+
+def by_object(audits: Sequence[Audit]) -> Mapping[tuple[str, ...], Sequence[Sighting]]:
+    """By terminal, scope and object, in the order of the audits."""
+    found: dict[tuple[str, ...], list[Sighting]] = defaultdict(list)
+    for audit in audits:
+        for one in audit.findings:
+            found[one.key[:3]].append((audit, one))
+    return found
+
+
 def day(at: float) -> str:
     when = datetime.fromtimestamp(at, UTC).astimezone()
     return f"{when.day} {when:%b %Y}"
@@ -24,15 +38,15 @@ def day(at: float) -> str:
 
 def decided(
     finding: DriftFinding, pattern: DriftPattern | None, known: Sequence[DriftPattern],
-    earlier: Sequence[Audit],
+    before: Sequence[Sighting],
 ) -> Iterator[str]:  # fmt: skip
     """What people decided about such drift: what counts here, what they said about this object at
     another time, and what they said about similar ones."""
     if pattern is not None and pattern.finding:
         yield _decision(pattern)
-    before = {one.id for audit in earlier for one in audit.findings if one.key == finding.key}
+    ids = {one.id for _, one in before}
     others = sorted((one for one in known if one is not pattern), key=lambda one: -one.at)
-    own = [one for one in others if one.finding in before]
+    own = [one for one in others if one.finding in ids]
     if pattern is None or not pattern.finding:
         yield from (f"last time: {_decision(one)}" for one in own[:1])
     alike = [one for one in others if one not in own and one.resembles(finding)]
@@ -44,13 +58,14 @@ def _decision(pattern: DriftPattern) -> str:
     return f"{day(pattern.at)}, {pattern.says} by {pattern.by}{why} ({pattern.finding})"
 
 
-def seen(finding: DriftFinding, earlier: Sequence[Audit]) -> tuple[str, ...]:
-    """`earlier`, newest first."""
+def seen(
+    finding: DriftFinding, earlier: Sequence[Audit], before: Sequence[Sighting]
+) -> tuple[str, ...]:
+    """`earlier` and the same drift `before`, newest first."""
     audited = [
         audit for audit in earlier for one in audit.scopes
         if one.scope == finding.scope and not one.troubles
     ]  # fmt: skip
-    before = [(audit, one) for audit in earlier for one in audit.findings if one.key == finding.key]
     if not before:
         first = audited[0] if audited else None
         return (f"new since {first.id} of {day(first.at)}",) if first else ()
@@ -75,16 +90,15 @@ def resolved(incident: Incident | None) -> Iterator[str]:
         yield f"resolved last time in {incident.id} of {day(incident.ended or 0.0)}{by}"
 
 
-def edits(finding: DriftFinding, audits: Sequence[Audit], now: float) -> Sequence[str]:
+def edits(finding: DriftFinding, there: Sequence[Sighting], now: float) -> Sequence[str]:
     """The edits of the object by hand in the last days, oldest first, as far as audits saw them.
     Guesses do not count; one edit may change several fields and be seen in several audits."""
     if not _by_hand(finding):
         return ()
     moments = sorted(
         (one.who.at, audit.at, one.who.name, audit.id)
-        for audit in audits
-        for one in audit.findings
-        if one.key[:3] == finding.key[:3] and _by_hand(one) and one.who.at is not None
+        for audit, one in there
+        if _by_hand(one) and one.who.at is not None
     )
     found: list[str] = []
     before = 0.0

@@ -112,7 +112,8 @@ class Drift:
         async with self._one:
             id = self.audits.next_id()
             now = context.clock()
-            earlier = self.audits.earlier(repository.folder, now - DAYS * 86_400)
+            since = now - DAYS * 86_400
+            earlier = await asyncio.to_thread(self.audits.earlier, repository.folder, since)
             known = AuditBaseline(
                 self.audits.patterns(), earlier, await self._skills(), await self._incidents(), now
             )

@@ -111,11 +111,11 @@ def _run(name: str, words: list[str]) -> int:
         output = isinstance(error, OSError) and error.filename is None and error.errno in _FULL
         if output or isinstance(error, BrokenPipeError) or os.environ.get("HERMES_DEBUG"):
             raise
-        _print_error(
-            f"hermes {name} crashed: {type(error).__name__}: {error}",
-            "this is a bug in Hermes; HERMES_DEBUG=1 shows the traceback",
-            "--json" in words,
-        )
+        what = f"hermes {name} crashed: {type(error).__name__}: {error}"
+        hint = "this is a bug in Hermes; HERMES_DEBUG=1 shows the traceback"
+        if isinstance(error, FileNotFoundError) and error.filename is None:  # `os.getcwd`
+            what, hint = "the folder that you are in was removed", "`cd` into another"
+        _print_error(what, hint, "--json" in words)
         return 1
 
 

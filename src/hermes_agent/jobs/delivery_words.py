@@ -19,8 +19,10 @@ _VERB = (
     r"(?:send|post|tell|message|notify|inform|report|deliver|forward|ping|publish|share|push|"
     r"write|alert|let|give|put|drop)"
 )
-_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
-_CHAT = r"(?::[^\s,;.]+)?"
+_ADDRESS = re.compile(r"(?:\b(?:to|at|and)|[,&])\s+([\w.+-]+@[\w-]+(?:\.[\w-]+)+)")
+"""Somebody to send to, not a mail address that is spoken of."""
+_ME = re.compile(r"\b(?:me|us)\b(?!\s+at\b)", re.IGNORECASE)
+_CHAT = r"(?::[^\s,;)]*[^\s,;.!?)])?"
 _RESULT = (
     r"(?:(?:the|all|any|its|a|your)\s+)?(?:results?|answers?|reports?|summary|findings|output)"
 )
@@ -52,7 +54,8 @@ class PromptDelivery(Struct, frozen=True):
 def read_delivery(prompt: str, titles: Mapping[str, str]) -> PromptDelivery:
     """`titles`: the channels that there could be, by name."""
     words = _words(titles)
-    channel = rf"\b(?:{'|'.join(map(re.escape, sorted(words, key=len, reverse=True)))})\b"
+    names = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+    channel = rf"\b(?:{names})\b(?!\.\w|/)"  # no file
     chats = rf"{channel}{_CHAT}{_THING}"
     chats += rf"(?:(?:\s*,\s*|\s+(?:and\s+)?)(?:{_WAY}\s+)?{_WHOSE}{channel}{_CHAT})*"
     request = re.compile(
@@ -67,14 +70,14 @@ def read_delivery(prompt: str, titles: Mapping[str, str]) -> PromptDelivery:
     for place, sentence in enumerate(sentences):
         if found := request.search(sentence):
             said = named.findall(found["to"] or found["object"] or found["verb"])
-            targets = dict.fromkeys(words[one.casefold()] + chat for one, chat in said)
-            if address := _ADDRESS.search(sentence):
-                targets = dict.fromkeys(
-                    f"{one}:{address[0]}" if one == EMAIL else one for one in targets
-                )
+            targets = [words[one.casefold()] + chat for one, chat in said]
+            to = () if _ME.search(found[0]) else _ADDRESS.findall(sentence, found.start())
+            if to and EMAIL in targets:
+                targets = [one for one in targets if one != EMAIL]
+                targets += [f"{EMAIL}:{one}" for one in to]
             after = sentences[place + 1] if place + 1 < len(sentences) else ""
             quiet = _IF.search(sentence) or re.match(r"(?:but )?only ", after, re.IGNORECASE)
-            return PromptDelivery(tuple(targets), bool(quiet), sentence)
+            return PromptDelivery(tuple(dict.fromkeys(targets)), bool(quiet), sentence)
     return PromptDelivery()
 
 

@@ -108,6 +108,7 @@ class Scripts:
 
     async def verdict(self, job: Job, command: str, *, strict: bool = False) -> Verdict:
         """What the gate would say now to a command of the job; `strict` for its script."""
+        await asyncio.sleep(0)  # a list of jobs has many judged; others work in between
         session = self._stand_in(job, "run-0")
         effect = self._effect(job, session, session.workspace, session.workspace, command)
         return await self._shells.gate(session).judge(replace(effect, strict=strict), on_disk)

@@ -8,6 +8,7 @@ import msgspec
 from hermes_agent.core.errors import HermesError, ToolError
 from hermes_agent.core.jobs import REMINDER, JobSpec
 from hermes_agent.core.records import Session
+from hermes_agent.core.text.format import shortened
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import Provenance
 from hermes_agent.host.context import RuntimeContext
@@ -16,6 +17,8 @@ from hermes_agent.jobs.messages import cut, stamp, title
 from hermes_agent.jobs.service import JobService, JobView, RunReport
 
 HERE = "here"
+TITLE = 60
+"""Characters of its prompt by which a job without a name is known."""
 RUNS = 10
 SHOWN = 500
 """Characters of a result in a list."""
@@ -121,7 +124,8 @@ def _result(shown: JobView) -> ToolResult:
 def _line(shown: JobView) -> str:
     job = shown.job
     failing = f", failures in a row: {job.failures}" if job.failures else ""
-    return f"{job.id} {title(job)!r}: {job.state}, {shown.meaning}{failing}"
+    named = job.spec.name or shortened(job.spec.prompt, TITLE) or job.id
+    return f"{job.id} {named!r}: {job.state}, {shown.meaning}{failing}"
 
 
 def _run_line(run: RunReport) -> str:

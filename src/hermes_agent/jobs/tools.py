@@ -42,6 +42,6 @@ async def remind(
     `target`: this chat, the owner's `phone`, or a channel. `task` changes and removes it."""
     if context.services.jobs is None:
         raise ToolError("this session has no jobs", "do without them", "never")
-    given = {"name": name or f"remind: {text[:40]}", "when": when, "prompt": text, "target": target}
+    given = {"name": name, "when": when, "prompt": text, "target": target}
     by = Provenance(context.session, context.effect, context.services.model)
     return await context.services.jobs.act("remind", given, by)

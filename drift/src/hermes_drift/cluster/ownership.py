@@ -35,6 +35,8 @@ PEOPLE = (
 
 
 CHANGES = ("create", "update", "patch", "delete", "deletecollection")
+SPECS = ("", "scale", "resize", "ephemeralcontainers", "approval", "finalize")
+"""Subresources through which what is declared changes; a `token` or an `exec` changes nothing."""
 REQUESTS = 20_000
 """How many of the last changes in an audit log are considered."""
 NEAR = 2.0
@@ -173,7 +175,7 @@ async def read_requests(live: LiveState, path: str) -> tuple[Sequence[ApiRequest
 
 
 def _request(line: str) -> ApiRequest | None:
-    """None if it is truncated, changed nothing, or was about the status only."""
+    """None if it is truncated, or changed nothing but the status."""
     try:
         event = msgspec.json.decode(line)
         about = event["objectRef"]
@@ -181,7 +183,7 @@ def _request(line: str) -> ApiRequest | None:
         failed = event.get("responseStatus", {}).get("code", 200) >= 400
         if event["verb"] not in CHANGES or event.get("stage") != "ResponseComplete" or failed:
             return None
-        if about.get("subresource") == "status" or "dryRun" in query:
+        if about.get("subresource", "") not in SPECS or "dryRun" in query:
             return None
         user = event["user"]["username"]
         if user.startswith(SERVICE):  # a proxy that acts for somebody

@@ -21,7 +21,7 @@ from hermes_drift.cluster.fields import (
     path_text,
 )  # fmt: skip
 from hermes_drift.cluster.ownership import Owned
-from hermes_drift.cluster.resources import ApiKind, kinds_in
+from hermes_drift.cluster.resources import ApiKind, group_of, kinds_in
 from hermes_drift.config import Kubernetes
 from hermes_drift.matching import fits_any
 from hermes_drift.scopes.repository import Repository
@@ -86,13 +86,13 @@ class ClusterAudit:
         return one._replace(api=api, namespace=one.namespace if namespaced else "")
 
     async def _namespace(self, namespace: str, objects: Sequence[DeclaredObject]) -> int:
-        found: dict[tuple[str, str], Any] = {}
+        found: dict[tuple[str, str, str], Any] = {}
         seen: list[DeclaredObject] = []
         for start in range(0, len(objects), AT_ONCE):
             some = objects[start : start + AT_ONCE]
             seen += await self._get(namespace, some, found)
         for one in seen:
-            live = found.get((one.kind, one.name))
+            live = found.get((one.group, one.kind, one.name))
             if live is None:
                 self._missing(one)
             else:
@@ -101,13 +101,15 @@ class ClusterAudit:
         return len(seen)
 
     async def _get(
-        self, namespace: str, some: Sequence[DeclaredObject], found: dict[tuple[str, str], Any]
-    ) -> Sequence[DeclaredObject]:
+        self, namespace: str, some: Sequence[DeclaredObject],
+        found: dict[tuple[str, str, str], Any],
+    ) -> Sequence[DeclaredObject]:  # fmt: skip
         """Read objects into `found`. Returns those that could be asked for, even if absent."""
         names = shlex.join(one.resource for one in some)
         items = await self._query(f"get{_in(namespace)} {names} --ignore-not-found")
         if items is not None:
-            found.update({(one["kind"], one["metadata"]["name"]): one for one in items})
+            for one in items:
+                found[group_of(one["apiVersion"]), one["kind"], one["metadata"]["name"]] = one
             return some
         if len(some) == 1:
             self._troubles.append(f"{some[0].title}: {self._why}")

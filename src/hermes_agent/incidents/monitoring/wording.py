@@ -180,9 +180,9 @@ def _certificate(found: Groups) -> ProposedCheck | None:
     left = seconds(found)
     if left is None:
         return None
-    name = f"certificate-{slug(found['place'])}"
-    run = certificate_run(found["place"], left / 86_400)
-    return ProposedCheck(name, run, service=slug(found["place"]), level="daily")
+    place = re.sub(r"^https://([^/]+).*", r"\1", found["place"], flags=re.IGNORECASE)
+    run = certificate_run(place, left / 86_400)
+    return ProposedCheck(f"certificate-{slug(place)}", run, service=slug(place), level="daily")
 
 
 def _container(found: Groups) -> WordedCheck:

@@ -51,7 +51,8 @@ def audit_text(facts: BriefingFacts, since: float) -> str:
 
 
 def _hour(since: float) -> str:
-    return f"## {time.strftime('%H:00', time.localtime(since))}"
+    """With the zone: in autumn an hour comes twice."""
+    return f"## {time.strftime('%H:00 %Z', time.localtime(since))}"
 
 
 def _was_open(incident: Incident, since: float, until: float) -> bool:

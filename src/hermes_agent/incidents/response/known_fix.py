@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes_agent.core.errors import NotFound
 from hermes_agent.core.incidents import Diagnosis, Incident, TimelineEntry
 from hermes_agent.incidents.backend import IncidentBackend
 from hermes_agent.incidents.response.evidence import EvidenceCall, IncidentTranscript, transcript
@@ -58,7 +59,10 @@ async def record_fix(backend: IncidentBackend, incident: Incident) -> None:
     entries = await backend.incidents.timeline(incident.id)
     if not incident.session or any(KNOWN in entry.data for entry in entries):
         return
-    seen = await transcript(backend.journal, incident.session, backend.results, incident.checks)
+    try:
+        seen = await transcript(backend.journal, incident.session, backend.results, incident.checks)
+    except NotFound:  # somebody has deleted it
+        return
     made = _redacted(backend, _made(incident, entries, seen))
     if not made.remedy and not made.unhelpful:
         return

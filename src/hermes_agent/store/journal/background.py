@@ -56,11 +56,12 @@ def background_commands(db: Connection, session: str = "", id: str = "") -> list
 
 
 def add_after_command(db: Connection, id: str, messages: Sequence[AfterCommand]) -> bool:
-    """Have messages sent when a command ends, each key once. False if its end was reported."""
+    """Have messages sent when a command ends, each key once to a target. False if its end was
+    reported."""
     row = db.execute("select messages from background_commands where id = ?", (id,)).fetchone()
     if row is None:
         return False
-    kept = {one.key: one for one in (*_messages.decode(row[0]), *messages)}
+    kept = {(one.key, one.target): one for one in (*_messages.decode(row[0]), *messages)}
     db.execute(
         "update background_commands set messages = ? where id = ?",
         (msgspec.json.encode(list(kept.values())).decode(), id),
