@@ -293,6 +293,7 @@ async def test_mariadb_shows_locks_and_runs_only_what_reads(
     found = await observer.call(mysql, action="query", query=large)
     assert found.data["rows"] == 200
     changed = await observer.call(what_changed, around="now", minutes=10)
+    assert "db: the server started" in changed.text
     assert "db: table shop.orders was created or altered" in changed.text
     observer.sources["db"] = SourceSettings(kind="mysql", url=mariadb, user="clerk")
     with pytest.raises(ToolError, match="has FILE"):
