@@ -37,10 +37,12 @@ async def alertmanager(
 
 
 async def _alerts(source: Source, matchers: tuple[str, ...]) -> ToolResult:
-    groups: dict[str, tuple[list[dict[str, Any]], list[str]]] = {}
+    groups: dict[tuple[str, ...], tuple[list[dict[str, Any]], list[str]]] = {}
     for group in await _get(source, "alerts/groups", matchers):
-        name = labels(group["labels"]) or "no labels"
-        alerts, receivers = groups.setdefault(name, (group["alerts"], []))
+        # Routes may send alerts of one name to different receivers.
+        key = (labels(group["labels"]) or "no labels",
+               *sorted(one["fingerprint"] for one in group["alerts"]))  # fmt: skip
+        alerts, receivers = groups.setdefault(key, (group["alerts"], []))
         receivers.append(group["receiver"]["name"])
     once = {one["fingerprint"]: one for alerts, _ in groups.values() for one in alerts}
     states = Counter(_state(one).partition(" ")[0] for one in once.values())
@@ -49,7 +51,7 @@ async def _alerts(source: Source, matchers: tuple[str, ...]) -> ToolResult:
     for alerts, _ in groups.values():
         alerts.sort(key=lambda one: (_state(one) != "active", one["startsAt"]))
     order = sorted(groups.items(), key=lambda item: _state(item[1][0][0]) != "active")
-    for name, (alerts, receivers) in order[:GROUPS]:
+    for (name, *_), (alerts, receivers) in order[:GROUPS]:
         rows = [
             (_state(one), labels(one["labels"]), stamp(parsed(one["startsAt"])),
              one["annotations"].get("summary") or one["annotations"].get("description", ""))
