@@ -263,6 +263,14 @@ async def test_a_pull_request_is_opened_once(server: GitServer, observer: Observ
     assert open_pull_request.inverse({}, given, first).startswith(f"close {number} of shop/web: ")
 
 
+async def test_a_pull_request_whose_answer_is_lost_is_found(
+    server: GitServer, observer: Observer
+) -> None:
+    server.status = 502
+    made = await observer.call(open_pull_request, title="Restore the pool", head="fix")
+    assert made.data["id"] in ("#13", "!13")
+
+
 async def test_what_lies_on_later_pages_is_found(server: GitServer, observer: Observer) -> None:
     pulls = next(path for path in server.pages if path.endswith(("/pulls", "/merge_requests")))
     late = {**server.pages[pulls][0], "updated_at": "2026-11-19T03:50:00Z", "merged_at": None}

@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 from msgspec import Meta
 
-from hermes_agent.core.errors import OutcomeUnknown, ToolError
+from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import RecoveryResult, ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, pick
+from hermes_agent.tools.sources.connection import Source, attempted, pick, settled
 from hermes_agent.tools.sources.prometheus import labels
 from hermes_agent.tools.sources.results import Change, answer, left_out, table
 from hermes_agent.tools.sources.times import Window, iso, parsed, stamp
@@ -165,22 +165,10 @@ async def silence_alerts(
     try:
         reply = await one.fetch("POST", "/api/v2/silences", json=silence)
     except ToolError as error:
-        if error.retry != "same":
-            raise
-        return await _after_failure(one, context.effect, error)
-    hit = len(await _get(one, "alerts", tuple(matchers)))
-    return _silenced(one, {"id": reply["silenceID"], **silence}, f"; {hit} alerts match now")
-
-
-async def _after_failure(source: Source, effect: str, error: ToolError) -> ToolResult:
-    """Whether a silence was made although its answer did not come."""
-    try:
-        known = await _made(source, effect)
-    except ToolError:
-        raise OutcomeUnknown(error.message) from None
-    if known is None:
-        raise error
-    return known
+        return await settled(error, lambda: _made(one, context.effect))
+    hit = await attempted(_get(one, "alerts", tuple(matchers)))
+    more = "" if isinstance(hit, ToolError) else f"; {len(hit)} alerts match now"
+    return _silenced(one, {"id": reply["silenceID"], **silence}, more)
 
 
 def _silenced(source: Source, silence: Mapping[str, Any], more: str = "") -> ToolResult:
