@@ -108,7 +108,7 @@ class ClusterApi(Struct, frozen=True):
                 raise ToolError(what, retry="changed")
             read = self.source.read(text)
             for one in read.get("items") or []:
-                one.setdefault("kind", where.kind)
+                one["kind"] = where.kind
                 found.append(one)
             params["continue"] = read.get("metadata", {}).get("continue", "")
             if not params["continue"]:
@@ -118,8 +118,10 @@ class ClusterApi(Struct, frozen=True):
     async def seen(
         self, kind: ResourceKind | str, namespace: str = "", **params: Any
     ) -> tuple[list[Object], list[str]]:
-        """All objects of a kind, or none and why: not everyone may see everything."""
-        found = await attempted(self.items(kind, namespace, **params))
+        """All objects of a kind, or none and why: not everyone may see everything. What is in
+        Secrets is not even asked for."""
+        accept = AS_METADATA if kind == "secrets" else ""
+        found = await attempted(self.items(kind, namespace, accept, **params))
         return ([], [found.message]) if isinstance(found, ToolError) else (found, [])
 
     async def tried(
