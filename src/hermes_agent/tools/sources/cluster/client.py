@@ -126,13 +126,13 @@ class ClusterApi(Struct, frozen=True):
 
     async def tried(
         self, kinds: Sequence[ResourceKind | str], namespace: str, **params: Any
-    ) -> tuple[list[list[Object]], list[str]]:
+    ) -> tuple[list[list[Object]], dict[ResourceKind | str, str]]:
         """Lists of several kinds, and why some could not be had."""
         asked = await asyncio.gather(*(self.seen(kind, namespace, **params) for kind in kinds))
-        notes = [note for _, why in asked for note in why]
-        if len(notes) == len(kinds):
-            raise ToolError(notes[0], retry="changed")
-        return [found for found, _ in asked], notes
+        unseen = {kind: why[0] for kind, (_, why) in zip(kinds, asked, strict=True) if why}
+        if len(unseen) == len(kinds):
+            raise ToolError(next(iter(unseen.values())), retry="changed")
+        return [found for found, _ in asked], unseen
 
     async def groups(self) -> dict[str, str]:
         """The API groups with the version that the server prefers."""
