@@ -9,7 +9,7 @@ from hermes_agent.tools.web.feed import read_feed
 from tests.support.web_server import Surfer, page
 
 RSS = """<?xml version="1.0"?><rss version="2.0"><channel><title>Releases</title>
-<item><title>1.0</title><link>https://shop.example/1.0</link>
+<item><!-- first --><title>1.0</title><link>https://shop.example/1.0</link>
 <pubDate>Tue, 17 Nov 2026 08:00:00 GMT</pubDate>
 <description>&lt;p&gt;First&lt;/p&gt;</description></item>
 <item><title>1.1</title><link>https://shop.example/1.1</link>
