@@ -301,12 +301,14 @@ LOG = [f"2026-11-19T03:{minute}:00.1Z line {minute}" for minute in (10, 12, 40, 
 def small_cluster(
     _method: str, target: str, _body: bytes, headers: Mapping[str, str]
 ) -> tuple[int, Any]:
-    """In which endpoints may not be seen."""
+    """In which endpoints may not be seen, and pods have no end."""
     path, _, query = target.partition("?")
     if path.endswith("/log"):
         most = int(dict(parse_qsl(query)).get("tailLines", len(LOG)))
         return 200, "\n".join(LOG[-most:])
     part = path.rpartition("/")[2]
+    if part == "pods" and "fieldSelector" not in query:
+        return 200, {"items": [POD] * 500, "metadata": {"continue": "more"}}
     if part == "endpoints" or (part == "secrets" and "PartialObject" not in headers["accept"]):
         return 403, {"message": "it is forbidden"}
     there = {"services": SERVICE, "nodes": NODE, "secrets": SECRET, "pods": POD}
@@ -324,6 +326,7 @@ async def test_a_small_cluster_is_told_as_it_is(observer: Observer, tmp_path: Pa
         logs = (await observer.call(kubernetes, action="logs", name="web-1", **until)).text
     assert "all namespaces: no problem found" in overview
     assert "does not list endpoints" in overview
+    assert "only the first 4000 pods were read" in overview
     assert "Secret shop/db was created" in changed
     assert "line 12" in logs
     assert "line 40" not in logs

@@ -118,16 +118,20 @@ class ClusterApi(Struct, frozen=True):
     async def seen(
         self, kind: ResourceKind | str, namespace: str = "", **params: Any
     ) -> tuple[list[Object], list[str]]:
-        """All objects of a kind, or none and why: not everyone may see everything. What is in
+        """All objects of a kind, or not all and why: not everyone may see everything. What is in
         Secrets is not even asked for."""
         accept = AS_METADATA if kind == "secrets" else ""
         found = await attempted(self.items(kind, namespace, accept, **params))
-        return ([], [found.message]) if isinstance(found, ToolError) else (found, [])
+        if isinstance(found, ToolError):
+            return [], [found.message]
+        what = kind if isinstance(kind, str) else kind.plural
+        cut = f"only the first {len(found)} {what} were read"
+        return found, [cut] if len(found) >= PAGE * PAGES else []
 
     async def tried(
         self, kinds: Sequence[ResourceKind | str], namespace: str, **params: Any
     ) -> tuple[list[list[Object]], dict[ResourceKind | str, str]]:
-        """Lists of several kinds, and why some could not be had."""
+        """Lists of several kinds, and why some could not be had, or not whole."""
         asked = await asyncio.gather(*(self.seen(kind, namespace, **params) for kind in kinds))
         unseen = {kind: why[0] for kind, (_, why) in zip(kinds, asked, strict=True) if why}
         if len(unseen) == len(kinds):
