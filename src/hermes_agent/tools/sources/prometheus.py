@@ -135,8 +135,13 @@ def _real(values: Sequence[float]) -> list[float]:
     return [one for one in values if not math.isnan(one)]
 
 
+async def _active(source: Source) -> list[dict[str, Any]]:
+    """Pending and firing alerts; Thanos says null where there are none."""
+    return (await ask(source, "alerts"))["alerts"] or []
+
+
 async def _alerts(source: Source) -> ToolResult:
-    found = (await ask(source, "alerts"))["alerts"]
+    found = await _active(source)
     found.sort(key=lambda one: one["state"] != "firing")
     rows = [
         (one["state"], one["labels"].get("alertname", ""), labels(one["labels"], "alertname"),
@@ -178,7 +183,7 @@ async def changes(source: Source, span: Window) -> list[Change]:
     """Alerts that began to fire, and targets that went down."""
     found = [
         Change(parsed(one.get("activeAt")), f"alert began: {labels(one['labels'])}")
-        for one in (await ask(source, "alerts"))["alerts"]
+        for one in await _active(source)
     ]
     for name, values in await _series(source, "up", span):
         for at, (old, new) in enumerate(pairwise(values), 1):
