@@ -273,7 +273,12 @@ async def test_a_pull_request_whose_answer_is_lost_is_found(
 
 async def test_what_lies_on_later_pages_is_found(server: GitServer, observer: Observer) -> None:
     pulls = next(path for path in server.pages if path.endswith(("/pulls", "/merge_requests")))
-    late = {**server.pages[pulls][0], "updated_at": "2026-11-19T03:50:00Z", "merged_at": None}
+    late = {
+        **server.pages[pulls][0],
+        "updated_at": "2026-11-19T03:50:00Z",
+        "merged_at": None,
+        "user": None,
+    }
     jobs = next(path for path in server.pages if path.endswith("/jobs"))
     ended = {"id": 8, "name": "b", "stage": "c", "status": "success", "conclusion": "success"}
     many = deepcopy(server.pages[jobs])

@@ -67,8 +67,8 @@ def _hub_pull(one: Json) -> Happening:
     state = "merged" if one.get("merged_at") else "draft" if one.get("draft") else one["state"]
     return Happening(
         parsed(one.get("merged_at") or one["updated_at"]), f"#{one['number']}", one["title"],
-        state, one["user"]["login"], f"{one['head']['ref']} → {one['base']['ref']}",
-        one["html_url"],
+        state, (one.get("user") or {}).get("login", ""),
+        f"{one['head']['ref']} → {one['base']['ref']}", one["html_url"],
     )  # fmt: skip
 
 
