@@ -321,12 +321,14 @@ async def test_a_small_cluster_is_told_as_it_is(observer: Observer, tmp_path: Pa
     with answering(small_cluster) as url:
         observer.sources["prod"] = kubeconfig(tmp_path, url, {"token": "x"})
         overview = (await observer.call(kubernetes, action="overview")).text
+        listed = (await observer.call(kubernetes, action="get", selector="app=web")).text
         changed = (await observer.call(what_changed, minutes=60, sources=["prod"])).text
         until = {"until": "2026-11-19T03:12:30Z", "limit": 1}
         logs = (await observer.call(kubernetes, action="logs", name="web-1", **until)).text
     assert "all namespaces: no problem found" in overview
     assert "does not list endpoints" in overview
     assert "only the first 4000 pods were read" in overview
+    assert "[some more were not listed]" in listed
     assert "Secret shop/db was created" in changed
     assert "line 12" in logs
     assert "line 40" not in logs
