@@ -2,6 +2,7 @@
 
 import subprocess
 from pathlib import Path
+from threading import Event
 
 from msgspec.structs import replace
 
@@ -10,7 +11,9 @@ from hermes_agent.core.messages import Media
 from hermes_agent.core.settings.root import GatewaySettings, ModelSettings
 from hermes_agent.core.settings.services import ServiceSettings
 from tests.support.fake_channel import MANIFEST, room
-from tests.support.model_server import ModelServer, Raw
+from tests.support.fake_time import until
+from tests.support.model_server import ModelServer, Raw, Received
+from tests.support.patience import PATIENCE
 from tests.support.runtime_fixture import script
 
 
@@ -70,7 +73,14 @@ async def test_a_service_speaks_the_answer_to_a_memo_and_the_text_is_there_witho
     said = Media("audio/ogg", b"OggS", "memo.ogg")
     heard, spoken = Raw.json({"text": "Is it up?"}), Raw([b"OggS spoken"])
     refused = Raw.json({"error": {"message": "unsupported"}}, 400)
-    with ModelServer([heard, spoken, heard, refused]) as server:
+    answers, told = iter([heard, spoken, heard, refused]), Event()
+
+    def answer(received: Received) -> Raw:
+        if received.path.endswith("/speech"):
+            assert told.wait(PATIENCE)  # the text does not wait for the voice
+        return next(answers)
+
+    with ModelServer(answer) as server:
         server_of = {"ear": ServiceSettings(url=f"{server.root}/v1", needs_key=False)}
         models = ModelSettings(services=server_of, retries=0)
         gateway = GatewaySettings(voice="ear/whisper-1", speak="ear/tts-1")
@@ -79,6 +89,8 @@ async def test_a_service_speaks_the_answer_to_a_memo_and_the_text_is_there_witho
             await r.know("ada")
             for _ in range(2):
                 await r.say("", voice=[said])
+                await until(lambda: r.pad.every)
+                told.set()
                 await r.rest()
             await r.say("And now?")
             await r.rest()

@@ -12,7 +12,8 @@ from hermes_agent.core.errors import ModelError, UsageError
 from hermes_agent.core.messages import Media
 from hermes_agent.core.settings.root import ModelSettings
 from hermes_agent.core.settings.services import ServiceSettings
-from hermes_agent.models.media.service import TRIES, MediaModel
+from hermes_agent.models.media.service import MediaModel
+from hermes_agent.models.media.speaking import plain_words
 from hermes_agent.models.registry import ModelRegistry
 from tests.support.model_server import ModelServer, Raw, Received
 
@@ -133,8 +134,12 @@ async def test_a_picture_is_asked_for_and_decoded(server: ModelServer, tmp_path:
     (asked,) = server.requests
     assert asked.path == "/v1/images/generations"
     assert asked.json == {"model": "whisper-1", "prompt": "a lighthouse", "size": "auto", "n": 1}
-    for _ in range(TRIES):
-        server.answer_next(Raw.json({"data": [], "key": KEY}))
+    server.answer_next(Raw.json({"data": [], "key": KEY}))
     with pytest.raises(ModelError, match="answered without a picture") as refused:
         await speech(server, tmp_path).draw("a lighthouse", "auto")
     assert KEY not in str(refused.value)
+    assert len(server.requests) == 2  # another one may cost again
+
+
+def test_addresses_are_not_spoken() -> None:
+    assert plain_words("**See** https://x.example/a_b or [here](https://y)") == "See or here"

@@ -14,6 +14,7 @@ from hermes_agent.tools.sources.alertmanager import alertmanager, silence_alerts
 from hermes_agent.tools.sources.changes import what_changed
 from hermes_agent.tools.sources.times import iso
 from tests.support.cli import wait_until
+from tests.support.recorded_wire import answering, replay
 from tests.support.sources import Observer, answers, free_port, server
 
 pytestmark = pytest.mark.slow
@@ -111,6 +112,37 @@ async def test_a_wrong_silence_is_refused(
 ) -> None:
     with pytest.raises(ToolError, match=said):
         await alerts.call(silence_alerts, **{"action": "create", **given})
+
+
+async def test_alerts_of_one_name_for_different_receivers_are_all_shown(
+    observer: Observer,
+) -> None:
+    groups = [
+        {"labels": {"alertname": "Disk"}, "receiver": {"name": severity}, "alerts": [{
+            "fingerprint": severity, "labels": {"alertname": "Disk", "severity": severity},
+            "annotations": {}, "startsAt": iso(0), "status": {"state": "active"},
+        }]}
+        for severity in ("warning", "critical")
+    ]  # fmt: skip
+    with answering(replay({"GET /api/v2/alerts/groups": [200, groups]})) as url:
+        observer.sources["alerts"] = SourceSettings(kind="alertmanager", url=url)
+        text = (await observer.call(alertmanager, action="alerts")).text
+    assert "2 alerts in 2 groups" in text
+    assert "{alertname=Disk}, to critical: 1" in text
+
+
+async def test_a_silence_is_told_though_its_alerts_cannot_be_counted(observer: Observer) -> None:
+    wire = {
+        "GET /api/v2/silences": [200, []],
+        "POST /api/v2/silences": [200, {"silenceID": "s-1"}],
+        "GET /api/v2/alerts?filter=a%3Db%22": [400, {"message": "bad matcher format"}],
+    }
+    with answering(replay(wire)) as url:
+        observer.sources["alerts"] = SourceSettings(kind="alertmanager", url=url)
+        made = await observer.call(
+            silence_alerts, action="create", matchers=['a=b"'], comment="known"
+        )
+    assert made.data["id"] == "s-1"
 
 
 async def test_an_alertmanager_says_that_it_answers(alerts: Observer) -> None:

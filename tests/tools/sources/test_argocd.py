@@ -52,6 +52,7 @@ SHOP = application(
          "health": {"status": "Degraded", "message": "exceeded its progress deadline"}},
         {"kind": "Service", "namespace": "shop", "name": "web", "status": "Synced",
          "health": {"status": "Healthy"}},
+        {"kind": "Job", "namespace": "shop", "name": "migrate", "hook": True},
     ],
     history=[
         {"id": 1, "revision": OLD, "deployedAt": "2026-11-18T10:00:00Z",
@@ -72,11 +73,13 @@ MANAGED = [
      "normalizedLiveState": secret("hunter4"), "predictedLiveState": secret("hunter5")},
     {"kind": "ConfigMap", "namespace": "shop", "name": "old", "liveState": '{"metadata": {}}',
      "targetState": "null"},
+    {"kind": "Job", "namespace": "shop", "name": "migrate", "hook": True,
+     "liveState": '{"metadata": {}}', "targetState": "null"},
 ]  # fmt: skip
 WIRE = {
     "GET /api/v1/applications": {"items": [LEDGER, SHOP]},
-    "GET /api/v1/applications/shop/managed-resources": {"items": MANAGED},
-    f"GET /api/v1/applications/shop/revisions/{NEW}/metadata":
+    "GET /api/v1/applications/shop/managed-resources?appNamespace=argocd": {"items": MANAGED},
+    f"GET /api/v1/applications/shop/revisions/{NEW}/metadata?appNamespace=argocd":
         {"author": "Alice <alice@example.com>", "message": "Use web 1.5\n\nIt is faster."},
     "GET /api/version": {"Version": "v3.1.0+abc"},
 }  # fmt: skip
@@ -110,6 +113,7 @@ async def test_what_an_application_runs_and_why_not(
     text = (await argo.call(argocd, **given)).text
     assert [fact for fact in facts if fact not in text] == []
     assert "hunter" not in text
+    assert "Job" not in text  # a hook is in no state of its own
 
 
 async def test_deployments_and_failed_syncs_are_changes(argo: Observer) -> None:

@@ -31,7 +31,7 @@ class Shop:
 def shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
     engine: Callable[[], str] = request.param
     mark = uuid.uuid4().hex[:8]
-    crash = ["sh", "-c", "echo connecting; echo 'panic: no database' >&2; exit 3"]
+    crash = ["sh", "-c", "echo connecting; sleep 3; echo 'panic: no database' >&2; exit 3"]
     with asked(engine()) as client:
         how = {"network_mode": "none", "detach": True}
         made = [
@@ -76,6 +76,9 @@ async def test_both_streams_of_a_log_are_read_in_order(prod: Observer, shop: Sho
     result = await prod.call(containers, action="logs", name=shop.crashed)
     lines = [line.partition(" ")[2] for line in result.text.splitlines()[2:-1]]
     assert sorted(lines) == ["connecting", "panic: no database"]
+    first = result.text.splitlines()[2].partition(" ")[0]
+    past = await prod.call(containers, action="logs", name=shop.crashed, until=first, limit=1)
+    assert "connecting" in past.text
 
 
 async def test_its_end_is_an_event_and_a_change(prod: Observer, shop: Shop) -> None:

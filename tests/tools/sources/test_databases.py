@@ -223,6 +223,25 @@ async def test_redis_without_logins_does_not_repeat_the_password(
     assert "sesame" not in str(caught.value)
 
 
+async def test_redis_is_asked_for_the_sizes_of_many_keys_at_once(observer: Observer) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for words, said in (
+            (["SCAN"], b"*2\r\n$1\r\n0\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n"),
+            (["\r\na", "\r\nb"], b":10\r\n:20\r\n"), (["DBSIZE"], b":2\r\n"),
+        ):  # fmt: skip
+            for word in words:
+                await reader.readuntil(f"{word}\r\n".encode())
+            writer.write(said)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as there:
+        port = there.sockets[0].getsockname()[1]
+        url = f"redis://127.0.0.1:{port}"
+        observer.sources["cache"] = SourceSettings(kind="redis", url=url, timeout_seconds=5)
+        sizes = await observer.call(redis, action="sizes")
+    assert "b    20 B" in sizes.text
+
+
 @pytest.mark.parametrize("end", [":notaport", ":99999", ":6379/carts"])
 async def test_an_address_that_is_none_is_not_taken_for_another(
     observer: Observer, end: str
@@ -293,6 +312,7 @@ async def test_mariadb_shows_locks_and_runs_only_what_reads(
     found = await observer.call(mysql, action="query", query=large)
     assert found.data["rows"] == 200
     changed = await observer.call(what_changed, around="now", minutes=10)
+    assert "db: the server started" in changed.text
     assert "db: table shop.orders was created or altered" in changed.text
     observer.sources["db"] = SourceSettings(kind="mysql", url=mariadb, user="clerk")
     with pytest.raises(ToolError, match="has FILE"):

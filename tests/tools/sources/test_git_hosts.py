@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 import pytest
@@ -130,8 +132,21 @@ class GitServer:
         self.pages: Mapping[str, Any] = LAB if kind == "gitlab" else HUB
         self.asked: list[str] = []
         self.opened: dict[str, Any] = {}
+        self.status = 201
 
     def respond(
+        self, method: str, target: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[int, Any]:
+        status, said = self._page(method, target, body, headers)
+        given = dict(parse_qsl(target.partition("?")[2]))
+        most = int(given.get("per_page") or given.get("limit") or 30)
+        first = (int(given.get("page") or 1) - 1) * most
+        for some in [said, *(said.values() if isinstance(said, dict) else ())]:
+            if isinstance(some, list):
+                some[:] = some[first : first + most]
+        return status, said
+
+    def _page(
         self, method: str, target: str, body: bytes, headers: Mapping[str, str]
     ) -> tuple[int, Any]:
         path, _, query = target.replace("%2F", "/").partition("?")
@@ -140,7 +155,7 @@ class GitServer:
         pulls = path.endswith(("/pulls", "/merge_requests"))
         if method == "POST" and pulls:
             self.opened = json.loads(body)
-            return 201, LAB_OPENED if self.kind == "gitlab" else OPENED
+            return self.status, LAB_OPENED if self.kind == "gitlab" else OPENED
         if pulls and ("state=open" in query):
             there = [LAB_OPENED if self.kind == "gitlab" else OPENED]
             return 200, there if self.opened else []
@@ -148,7 +163,9 @@ class GitServer:
             if self.kind == "gitea":
                 return 200, LOG
             return 302, {"location": "/stored/log"}
-        return (200, self.pages[path]) if path in self.pages else (404, {"message": "Not Found"})
+        if path not in self.pages:
+            return 404, {"message": "Not Found"}
+        return 200, deepcopy(self.pages[path])
 
 
 @pytest.fixture(params=["github", "gitlab", "gitea"])
@@ -244,6 +261,32 @@ async def test_a_pull_request_is_opened_once(server: GitServer, observer: Observ
     assert open_pull_request.inverse is not None
     number = "!13" if server.kind == "gitlab" else "#13"
     assert open_pull_request.inverse({}, given, first).startswith(f"close {number} of shop/web: ")
+
+
+async def test_a_pull_request_whose_answer_is_lost_is_found(
+    server: GitServer, observer: Observer
+) -> None:
+    server.status = 502
+    made = await observer.call(open_pull_request, title="Restore the pool", head="fix")
+    assert made.data["id"] in ("#13", "!13")
+
+
+async def test_what_lies_on_later_pages_is_found(server: GitServer, observer: Observer) -> None:
+    pulls = next(path for path in server.pages if path.endswith(("/pulls", "/merge_requests")))
+    late = {
+        **server.pages[pulls][0],
+        "updated_at": "2026-11-19T03:50:00Z",
+        "merged_at": None,
+        "user": None,
+    }
+    jobs = next(path for path in server.pages if path.endswith("/jobs"))
+    ended = {"id": 8, "name": "b", "stage": "c", "status": "success", "conclusion": "success"}
+    many = deepcopy(server.pages[jobs])
+    (many["jobs"] if isinstance(many, dict) else many)[:0] = [ended] * 40
+    server.pages = {**server.pages, pulls: [late] * 50 + server.pages[pulls], jobs: many}
+    found = await observer.call(git_host, action="pulls", until="2026-11-19T03:20:00Z")
+    assert found.data["count"] == 1
+    assert (await observer.call(git_host, action="failure")).data["jobs"] == 1
 
 
 async def test_after_a_crash_an_opened_pull_request_is_found(

@@ -36,6 +36,8 @@ async def test_lines_are_found_by_their_text(there: Observer, tmp_path: Path) ->
     result = await there.call(journal, action="lines", text="It's $(TOUCH", since="5m")
     assert result.data["lines"] == 1
     assert "web it's $(touch made) `touch made`" in result.text
+    last = await there.call(journal, action="lines", text="connection", since="5m", limit=1)
+    assert "10.0.0.2:5432" in last.text
     nothing = await there.call(journal, action="lines", unit="'; touch made; '", since="5m")
     assert nothing.data["lines"] == 0
     assert not list(tmp_path.rglob("made"))

@@ -7,12 +7,13 @@ import ssl
 import sys
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 import yaml
@@ -31,6 +32,7 @@ from hermes_agent.tools.sources.cluster.problems import policy_lines
 from hermes_agent.tools.sources.cluster.workloads import differences
 from hermes_agent.tools.sources.kubernetes import kubernetes, server
 from hermes_agent.tools.sources.redaction import HIDDEN
+from hermes_agent.tools.sources.times import parsed
 from tests.support.calls import caller
 from tests.support.cluster import cluster
 from tests.support.recorded_wire import answering, of_file, replay
@@ -281,6 +283,55 @@ async def test_flux_says_which_revision_it_could_not_apply(
     assert result.data == {"source": "prod", "objects": 1, "in trouble": 2}
     assert "applied main@sha1:aaaa, attempted main@sha1:bbbb" in result.text
     assert "kustomize build failed: deploy.yaml: no such file" in result.text
+
+
+SERVICE = {"metadata": {"name": "web", "namespace": "shop"}, "spec": {"selector": {"app": "web"}}}
+NODE = {
+    "metadata": {"name": "n"}, "spec": {},
+    "status": {"conditions": [{"type": "KernelReady", "status": "True"}]},
+}  # fmt: skip
+SECRET = {
+    "kind": "PartialObjectMetadata",
+    "metadata": {"name": "db", "namespace": "shop", "creationTimestamp": "2026-11-19T03:12:00Z"},
+}
+POD = {"metadata": {"name": "web-1", "namespace": "shop"}, "spec": {"containers": [{"name": "a"}]}}
+LOG = [f"2026-11-19T03:{minute}:00.1Z line {minute}" for minute in (10, 12, 40, 41, 42)]
+
+
+def small_cluster(
+    _method: str, target: str, _body: bytes, headers: Mapping[str, str]
+) -> tuple[int, Any]:
+    """In which endpoints may not be seen, and pods have no end."""
+    path, _, query = target.partition("?")
+    if path.endswith("/log"):
+        most = int(dict(parse_qsl(query)).get("tailLines", len(LOG)))
+        return 200, "\n".join(LOG[-most:])
+    part = path.rpartition("/")[2]
+    if part == "pods" and "fieldSelector" not in query:
+        return 200, {"items": [POD] * 500, "metadata": {"continue": "more"}}
+    if part == "endpoints" or (part == "secrets" and "PartialObject" not in headers["accept"]):
+        return 403, {"message": "it is forbidden"}
+    there = {"services": SERVICE, "nodes": NODE, "secrets": SECRET, "pods": POD}
+    return 200, {"groups": [], "items": [there[part]] if part in there else []}
+
+
+async def test_a_small_cluster_is_told_as_it_is(observer: Observer, tmp_path: Path) -> None:
+    """What may not be seen is not said to be missing; logs of a time before are found."""
+    observer.now = lambda: parsed("2026-11-19T03:50:00Z")
+    with answering(small_cluster) as url:
+        observer.sources["prod"] = kubeconfig(tmp_path, url, {"token": "x"})
+        overview = (await observer.call(kubernetes, action="overview")).text
+        listed = (await observer.call(kubernetes, action="get", selector="app=web")).text
+        changed = (await observer.call(what_changed, minutes=60, sources=["prod"])).text
+        until = {"until": "2026-11-19T03:12:30Z", "limit": 1}
+        logs = (await observer.call(kubernetes, action="logs", name="web-1", **until)).text
+    assert "all namespaces: no problem found" in overview
+    assert "does not list endpoints" in overview
+    assert "only the first 4000 pods were read" in overview
+    assert "[some more were not listed]" in listed
+    assert "Secret shop/db was created" in changed
+    assert "line 12" in logs
+    assert "line 40" not in logs
 
 
 async def test_a_login_program_of_the_kubeconfig_gives_the_token(

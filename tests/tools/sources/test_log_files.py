@@ -8,6 +8,7 @@ import pytest
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.tools.sources.log_files import log_files, records
+from hermes_agent.tools.sources.machine import ask_machine
 from tests.support.sources import Observer
 
 NOW = datetime(2026, 11, 19, 3, 30, tzinfo=UTC).timestamp()
@@ -144,3 +145,8 @@ async def test_a_line_without_an_end_is_given_up(logs: Observer) -> None:
     (logs.here.workspace / "app.log.gz").write_bytes(whole * 30)
     with pytest.raises(ToolError, match="memory exhausted"):
         await call(logs, "lines", path=["app.log.gz"], text="needle")
+
+
+async def test_an_answer_is_never_cut_in_silence(observer: Observer) -> None:
+    with pytest.raises(ToolError, match="more than 64 MB"):
+        await ask_machine(observer.context(), "head -c 70000000 /dev/zero")

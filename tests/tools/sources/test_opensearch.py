@@ -46,7 +46,7 @@ def _search(body: dict[str, Any]) -> Raw:
         return Raw.json({"error": {"root_cause": [reason], "type": "search_phase"}}, 400)
     times = wanted["range"]["@timestamp"]
     hits = [
-        {"_index": "logs-1", "_source": {"@timestamp": at, **fields}}
+        {"_index": "logs-1", "sort": [at], "_source": {"@timestamp": "19/Nov 03:12", **fields}}
         for ago, fields in reversed(DOCUMENTS)
         if times["gte"] <= (at := int((NOW - ago) * 1000)) < times["lte"]
     ]

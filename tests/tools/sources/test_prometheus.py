@@ -8,6 +8,7 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceSettings
 from hermes_agent.tools.sources.changes import what_changed
 from hermes_agent.tools.sources.prometheus import prometheus
+from tests.support.recorded_wire import answering, replay
 from tests.support.sources import Observer, answers, free_port, server
 
 CONFIG = """
@@ -94,6 +95,13 @@ async def test_a_wrong_query_says_what_prometheus_says(metrics: Observer) -> Non
 
 async def test_a_source_says_that_it_answers(metrics: Observer) -> None:
     assert await metrics.verify() == "answers; 2 targets"
+
+
+async def test_no_alerts_of_thanos_are_no_trouble(observer: Observer) -> None:
+    none = {"status": "success", "data": {"alerts": None}}
+    with answering(replay({"GET /api/v1/alerts": [200, none]})) as url:
+        observer.sources["prod"] = SourceSettings(kind="prometheus", url=url)
+        assert "no alerts" in (await observer.call(prometheus, action="alerts")).text
 
 
 async def test_without_a_source_the_way_to_one_is_told(observer: Observer) -> None:

@@ -19,6 +19,7 @@ KEY = "-----BEGIN PRIVATE KEY-----"
         '{"user": "ann", "password": "hunter2", "port": 1}',
         '{"log": "{\\"password\\": \\"hunter2 hunter2\\"}"}',
         '{"port": 1, "password": "hunter2',
+        '{"port": 1, "password": "a\\"hunter2", "user": "ann"}',
         "db.password: |\n  hunter2\n  hunter2\nport: 1",
         "env:\n- name: DB_PASSWORD\n  value: hunter2\n- name: MODE\n  value: fast",
         '[{"name":"DB_PASSWORD","value":"hunter2"}]',

@@ -68,6 +68,8 @@ async def test_sources_are_named_and_one_that_fails_does_not_stop_the_others(
     with pytest.raises(ToolError) as caught:
         await observer.call(what_changed, sources=["none"])
     assert caught.value.hint == "sources: machine, logs"
+    with pytest.raises(ToolError, match="not a valid time"):
+        await observer.call(what_changed, around="2 months ago")
 
 
 @pytest.mark.parametrize(

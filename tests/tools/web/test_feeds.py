@@ -9,7 +9,7 @@ from hermes_agent.tools.web.feed import read_feed
 from tests.support.web_server import Surfer, page
 
 RSS = """<?xml version="1.0"?><rss version="2.0"><channel><title>Releases</title>
-<item><title>1.0</title><link>https://shop.example/1.0</link>
+<item><!-- first --><title>1.0</title><link>https://shop.example/1.0</link>
 <pubDate>Tue, 17 Nov 2026 08:00:00 GMT</pubDate>
 <description>&lt;p&gt;First&lt;/p&gt;</description></item>
 <item><title>1.1</title><link>https://shop.example/1.1</link>
@@ -36,6 +36,11 @@ UID:2
 DTSTART;VALUE=DATE:20261120
 SUMMARY:Freeze
 STATUS:CANCELLED
+END:VEVENT
+BEGIN:VEVENT
+UID:3
+DTSTART;TZID=Pacific/Kiritimati:20261126T003000
+SUMMARY:Still yesterday here
 END:VEVENT
 END:VCALENDAR
 """.replace("\n", "\r\n")
@@ -72,6 +77,8 @@ async def test_events_recur_and_can_be_cancelled(surfer: Surfer) -> None:
     assert "Mon 2026-11-09" in result.text
     assert "On-call handover (Room 3)" in result.text
     assert "Fri 2026-11-20 all day  Freeze CANCELLED" in result.text
+    day = await surfer.call(calendar, url=put(surfer, TEAM), start="2026-11-25", days=1)
+    assert "Wed 2026-11-25" in day.text
     with pytest.raises(ToolError, match="it is no calendar"):
         await surfer.call(calendar, url=put(surfer, "hello"))
 

@@ -218,7 +218,7 @@ class ReplyPublisher:
                 text = f"{text}\n\n{STOPPED}" if stop == "interrupted" else text
                 draft = await self._drafts.finish(binding.session, recorded.number)
                 reply = self._reply(binding, recorded.number, text, draft)
-                return [reply, *await self._spoken(binding, recorded.number, text)]
+                return [reply, *await self._spoken(binding, recorded.number, reply)]
             case ev.TurnFinished() as end:
                 await self._drafts.leave(binding.session)
                 said = _end_text(end, binding.group)
@@ -237,7 +237,9 @@ class ReplyPublisher:
         outgoing = OutboundMessage(binding.chat, text, reply_to=reply_to, edit=draft, kind="reply")
         return NewDelivery(f"{binding.session}/{number}/0", outgoing)
 
-    async def _spoken(self, binding: ChatBinding, number: int, text: str) -> Sequence[NewDelivery]:
+    async def _spoken(
+        self, binding: ChatBinding, number: int, reply: NewDelivery
+    ) -> Sequence[NewDelivery]:
         """The answer by voice, if it was asked for by voice."""
         chosen = self._context.settings.gateway.speak
         manifest = self._channels.manifest(binding.chat.channel)
@@ -253,9 +255,10 @@ class ReplyPublisher:
             return ()
         from hermes_agent.models.media.speaking import speak
 
+        await self._enqueue([reply])  # the text does not wait for the voice
         try:
-            memo = await speak(chosen, self._models, text)
-        except HermesError as trouble:  # the text is on its way
+            memo = await speak(chosen, self._models, reply.outgoing.text)
+        except HermesError as trouble:
             log.warning("an answer is not spoken: %s", trouble.message)
             return ()
         if memo is None:

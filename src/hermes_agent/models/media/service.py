@@ -15,6 +15,7 @@ from msgspec import Struct
 from hermes_agent.core.errors import ModelError
 from hermes_agent.core.messages import Media
 from hermes_agent.models.routing.credential_pool import CredentialPool
+from hermes_agent.models.shared import UNKNOWN
 from hermes_agent.models.wires.base import Credential, Endpoint
 from hermes_agent.models.wires.errors import refusal
 from hermes_agent.models.wires.http import HttpConnection, shown
@@ -58,6 +59,8 @@ class _Call(Generic[Answer]):
     read: Callable[[bytes], Answer]
     """A `ValueError` if the answer is not what was `wanted`."""
     wanted: str
+    once: bool = False
+    """Whether it is asked for once where nobody knows what became of it: it may have its price."""
 
 
 class MediaModel:
@@ -88,7 +91,8 @@ class MediaModel:
         """A picture."""
         asked = {"model": self._endpoint.model, "prompt": prompt, "size": size, "n": 1}
         body = msgspec.json.encode(asked)
-        return await self._request(_Call("/images/generations", body, JSON, _picture, "a picture"))
+        call = _Call("/images/generations", body, JSON, _picture, "a picture", once=True)
+        return await self._request(call)
 
     async def _request(self, call: _Call[Answer]) -> Answer:
         """What the service answers. Retries transient errors."""
@@ -102,6 +106,7 @@ class MediaModel:
                 except ModelError as error:
                     pause = error.retry_after or float(attempt)
                     passing = error.passing and pause <= MAX_PAUSE
+                    passing = passing and not (call.once and error.kind in UNKNOWN)
                     if attempt == TRIES or not passing:
                         raise
                     await self._sleep(pause)

@@ -18,7 +18,7 @@ RATE = 24_000
 """Samples per second; Opus knows few rates."""
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
-_MARKS = re.compile(r"[*_`#>|~]+")
+_MARKS = re.compile(r"https?://\S+|[*_`#>|~]+")
 
 
 async def speak(chosen: str, models: ModelRegistry, text: str) -> Media | None:

@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 from msgspec import Meta
 
-from hermes_agent.core.errors import OutcomeUnknown, ToolError
+from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import RecoveryResult, ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, pick
+from hermes_agent.tools.sources.connection import Source, attempted, pick, settled
 from hermes_agent.tools.sources.prometheus import labels
 from hermes_agent.tools.sources.results import Change, answer, left_out, table
 from hermes_agent.tools.sources.times import Window, iso, parsed, stamp
@@ -37,10 +37,12 @@ async def alertmanager(
 
 
 async def _alerts(source: Source, matchers: tuple[str, ...]) -> ToolResult:
-    groups: dict[str, tuple[list[dict[str, Any]], list[str]]] = {}
+    groups: dict[tuple[str, ...], tuple[list[dict[str, Any]], list[str]]] = {}
     for group in await _get(source, "alerts/groups", matchers):
-        name = labels(group["labels"]) or "no labels"
-        alerts, receivers = groups.setdefault(name, (group["alerts"], []))
+        # Routes may send alerts of one name to different receivers.
+        key = (labels(group["labels"]) or "no labels",
+               *sorted(one["fingerprint"] for one in group["alerts"]))  # fmt: skip
+        alerts, receivers = groups.setdefault(key, (group["alerts"], []))
         receivers.append(group["receiver"]["name"])
     once = {one["fingerprint"]: one for alerts, _ in groups.values() for one in alerts}
     states = Counter(_state(one).partition(" ")[0] for one in once.values())
@@ -49,7 +51,7 @@ async def _alerts(source: Source, matchers: tuple[str, ...]) -> ToolResult:
     for alerts, _ in groups.values():
         alerts.sort(key=lambda one: (_state(one) != "active", one["startsAt"]))
     order = sorted(groups.items(), key=lambda item: _state(item[1][0][0]) != "active")
-    for name, (alerts, receivers) in order[:GROUPS]:
+    for (name, *_), (alerts, receivers) in order[:GROUPS]:
         rows = [
             (_state(one), labels(one["labels"]), stamp(parsed(one["startsAt"])),
              one["annotations"].get("summary") or one["annotations"].get("description", ""))
@@ -163,22 +165,10 @@ async def silence_alerts(
     try:
         reply = await one.fetch("POST", "/api/v2/silences", json=silence)
     except ToolError as error:
-        if error.retry != "same":
-            raise
-        return await _after_failure(one, context.effect, error)
-    hit = len(await _get(one, "alerts", tuple(matchers)))
-    return _silenced(one, {"id": reply["silenceID"], **silence}, f"; {hit} alerts match now")
-
-
-async def _after_failure(source: Source, effect: str, error: ToolError) -> ToolResult:
-    """Whether a silence was made although its answer did not come."""
-    try:
-        known = await _made(source, effect)
-    except ToolError:
-        raise OutcomeUnknown(error.message) from None
-    if known is None:
-        raise error
-    return known
+        return await settled(error, lambda: _made(one, context.effect))
+    hit = await attempted(_get(one, "alerts", tuple(matchers)))
+    more = "" if isinstance(hit, ToolError) else f"; {len(hit)} alerts match now"
+    return _silenced(one, {"id": reply["silenceID"], **silence}, more)
 
 
 def _silenced(source: Source, silence: Mapping[str, Any], more: str = "") -> ToolResult:

@@ -123,7 +123,7 @@ def _application(source: Source, one: Application) -> ToolResult:
     rows = [
         (each.get("status"), health.get("status"), _name(each), health.get("message"))
         for each, health in states
-        if each.get("status") != "Synced" or health.get("status") not in (None, "Healthy")
+        if not {each.get("status"), health.get("status")} <= {None, "Synced", "Healthy"}
     ]
     if rows:
         lines += ["", table(("sync", "health", "resource", "message"), rows, RESOURCES)]
@@ -139,11 +139,19 @@ def _name(one: Mapping[str, Any]) -> str:
     return f"{one.get('kind')} {space}{one.get('name')}"
 
 
+def _path(one: Application, part: str) -> str:
+    """An application may lie in any namespace."""
+    data = one["metadata"]
+    return f"/api/v1/applications/{data['name']}/{part}?appNamespace={data.get('namespace', '')}"
+
+
 async def _diff(source: Source, application: Application) -> ToolResult:
     name = application["metadata"]["name"]
-    found = await source.get(f"/api/v1/applications/{name}/managed-resources")
+    found = await source.get(_path(application, "managed-resources"))
     lines, count = [], 0
     for one in found.get("items") or []:
+        if one.get("hook"):  # it stays there after its run, and is no part of what is compared
+            continue
         live = source.read(one.get("normalizedLiveState") or one.get("liveState") or "null")
         wanted = source.read(one.get("predictedLiveState") or one.get("targetState") or "null")
         changed = _changed(live, wanted)
@@ -192,7 +200,7 @@ async def _commit(source: Source, one: Application, deploy: Mapping[str, Any]) -
     """Who wrote what Argo CD deployed; nothing for charts and what it no longer knows."""
     if not deploy.get("revision"):
         return "", ""
-    path = f"/api/v1/applications/{one['metadata']['name']}/revisions/{deploy['revision']}/metadata"
+    path = _path(one, f"revisions/{deploy['revision']}/metadata")
     reply, data = await source.reply("GET", path)
     if not reply.is_success:
         return "", ""

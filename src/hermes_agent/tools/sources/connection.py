@@ -14,7 +14,7 @@ import httpx
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes_agent.core.errors import Retry, ToolError
+from hermes_agent.core.errors import OutcomeUnknown, Retry, ToolError
 from hermes_agent.core.protocols import Clock
 from hermes_agent.core.settings.sources import SECRET_REFERENCE, SourceKind, SourceSettings
 from hermes_agent.core.text.format import shortened
@@ -248,3 +248,15 @@ async def attempted(answer: Awaitable[Asked]) -> Asked | ToolError:
         return await answer
     except ToolError as error:
         return error
+
+
+async def settled(error: ToolError, look: Callable[[], Awaitable[Asked | None]]) -> Asked:
+    """What an effect made although its answer did not come."""
+    if error.retry != "same":
+        raise error
+    found = await attempted(look())
+    if isinstance(found, ToolError):
+        raise OutcomeUnknown(error.message) from None
+    if found is None:
+        raise error
+    return found

@@ -51,7 +51,7 @@ async def containers(
         case "inspect":
             return await _inspect(one, name)
         case "logs":
-            return await _logs(one, name, window(since, until, now), limit)
+            return await _logs(one, name, window(since, until, now), limit, now)
         case "stats":
             return await _stats(one, name, limit)
         case "events":
@@ -197,10 +197,11 @@ async def _lines(source: Source, one: Mapping[str, Any], **params: Any) -> str:
     return b"".join(pieces).decode(errors="replace").rstrip()
 
 
-async def _logs(source: Source, name: str, span: Window, limit: int) -> ToolResult:
+async def _logs(source: Source, name: str, span: Window, limit: int, now: float) -> ToolResult:
     one = await _found(source, name)
+    tail = limit if span.end >= now else "all"  # the engine counts from the end of the whole log
     text = await _lines(
-        source, one, tail=limit, timestamps="true", since=int(span.start), until=int(span.end) + 1
+        source, one, tail=tail, timestamps="true", since=int(span.start), until=int(span.end) + 1
     )
     lines = text.splitlines()
     text = text_without_secrets("\n".join(lines[-limit:])) or "no lines in that time"

@@ -83,7 +83,9 @@ async def _read(
 
 
 def _parsed(printed: str) -> list[LogEntry]:
-    return [one for line in printed.splitlines() if (one := parse_line(line)) is not None]
+    """In order of time: journalctl prints what it finds by a text in reverse."""
+    found = [one for line in printed.splitlines() if (one := parse_line(line)) is not None]
+    return sorted(found, key=lambda one: one.time)
 
 
 _SPECIAL = frozenset("\\^$.[]|()?*+{}")

@@ -61,7 +61,7 @@ async def kubernetes(
         case "logs":
             pods = await workloads.pods_for(api, kind, name, namespace, selector)
             span = window(since, until, now)
-            return await workloads.logs(api, pods, container, previous, pattern, span, limit)
+            return await workloads.logs(api, pods, container, previous, pattern, span, limit, now)
         case "rollout":
             required(name, "name", "such as deployment/web")
             return await workloads.rollout(api, kind, name, namespace, now)

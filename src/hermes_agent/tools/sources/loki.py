@@ -21,7 +21,7 @@ from hermes_agent.tools.sources.log_patterns import (
     lines_of,
     spread,
 )
-from hermes_agent.tools.sources.prometheus import ask, labels
+from hermes_agent.tools.sources.prometheus import ask, labels, spaced
 from hermes_agent.tools.sources.results import Change, answer, left_out, number, plot, table
 from hermes_agent.tools.sources.times import Window, window
 
@@ -117,7 +117,8 @@ def _plots(source: Source, found: list[dict[str, Any]], span: Window, last: str)
     for one in found:
         values = [float(value) for _, value in one["values"]]
         end = sum(values) if last == "lines" else values[-1]
-        rows.append((labels(one["metric"]), plot(values), number(max(values)), number(end)))
+        bars = plot(spaced(one, span))
+        rows.append((labels(one["metric"]), bars, number(max(values)), number(end)))
     head = f"{span}, a bar per {span.step()} s"
     text = f"{head}\n{table(('series', 'plot', 'max', last), rows)}" if rows else "no series"
     return answer(source, text, {"series": len(rows)})

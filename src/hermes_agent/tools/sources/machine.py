@@ -73,9 +73,12 @@ async def _forget(context: ToolContext, state: CommandState) -> None:
 
 
 def _unpacked(data: bytes) -> bytes:
-    if data[:2] != b"\x1f\x8b":
-        return data[:ANSWER_BYTES]
     try:
-        return zlib.decompressobj(31).decompress(data, ANSWER_BYTES)
+        if data[:2] == b"\x1f\x8b":
+            data = zlib.decompressobj(31).decompress(data, ANSWER_BYTES + 1)
     except zlib.error as error:
         raise ToolError(f"the machine's answer is damaged: {error}", retry="same") from None
+    if len(data) > ANSWER_BYTES:
+        what = f"the machine answers with more than {ANSWER_BYTES // 1_000_000} MB"
+        raise ToolError(what, "ask for less: a shorter time or fewer files", "changed")
+    return data

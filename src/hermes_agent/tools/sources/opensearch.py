@@ -164,7 +164,9 @@ def _entries(found: Mapping[str, Any], field: str) -> list[LogEntry]:
         said = said or " ".join(f"{key}={value}" for key, value in flat.items() if key != field)
         level = next((str(flat[key]).lower() for key in _LEVELS if flat.get(key)), "")
         where = next((str(flat[key]) for key in _PLACES if flat.get(key)), "")
-        entries.append(entry(said, epoch(flat.get(field)), LEVELS.get(level, ""), where))
+        # The server knows the format and the zone of what it sorts by.
+        time = epoch((hit.get("sort") or [flat.get(field)])[0])
+        entries.append(entry(said, time, LEVELS.get(level, ""), where))
     return entries
 
 

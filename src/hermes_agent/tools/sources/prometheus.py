@@ -74,15 +74,16 @@ def _value(one: Mapping[str, Any]) -> str:
 
 
 async def _series(source: Source, query: str, span: Window) -> list[tuple[str, list[float]]]:
-    step = span.step()
-    data = await ask(source, "query_range", query=query, start=span.start, end=span.end, step=step)
-    found = []
-    for one in data["result"]:
-        numbers = one.get("values", ())  # native histograms have none
-        points = {round((at - span.start) / step): float(value) for at, value in numbers}
-        values = [points.get(n, math.nan) for n in range(int(span.seconds // step) + 1)]
-        found.append((labels(one["metric"]), values))
-    return found
+    times: dict[str, Any] = {"start": span.start, "end": span.end, "step": span.step()}
+    data = await ask(source, "query_range", query=query, **times)
+    return [(labels(one["metric"]), spaced(one, span)) for one in data["result"]]
+
+
+def spaced(series: Mapping[str, Any], span: Window) -> list[float]:
+    """A value for each step of the time; NaN where there is none."""
+    step, numbers = span.step(), series.get("values", ())  # native histograms have none
+    points = {round((at - span.start) / step): float(value) for at, value in numbers}
+    return [points.get(n, math.nan) for n in range(int(span.seconds // step) + 1)]
 
 
 async def _range(source: Source, query: str, span: Window) -> ToolResult:
@@ -134,8 +135,13 @@ def _real(values: Sequence[float]) -> list[float]:
     return [one for one in values if not math.isnan(one)]
 
 
+async def _active(source: Source) -> list[dict[str, Any]]:
+    """Pending and firing alerts; Thanos says null where there are none."""
+    return (await ask(source, "alerts"))["alerts"] or []
+
+
 async def _alerts(source: Source) -> ToolResult:
-    found = (await ask(source, "alerts"))["alerts"]
+    found = await _active(source)
     found.sort(key=lambda one: one["state"] != "firing")
     rows = [
         (one["state"], one["labels"].get("alertname", ""), labels(one["labels"], "alertname"),
@@ -177,7 +183,7 @@ async def changes(source: Source, span: Window) -> list[Change]:
     """Alerts that began to fire, and targets that went down."""
     found = [
         Change(parsed(one.get("activeAt")), f"alert began: {labels(one['labels'])}")
-        for one in (await ask(source, "alerts"))["alerts"]
+        for one in await _active(source)
     ]
     for name, values in await _series(source, "up", span):
         for at, (old, new) in enumerate(pairwise(values), 1):

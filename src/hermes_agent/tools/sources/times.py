@@ -9,7 +9,9 @@ from msgspec import Struct
 from hermes_agent.core.errors import ToolError
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_AGO = re.compile(r"(?:now\s*)?-?\s*(\d+(?:\.\d+)?)\s*([smhdw])[a-z]*(?:\s+ago)?", re.IGNORECASE)
+_AGO = re.compile(
+    r"(?:now\s*)?-?\s*(\d+(?:\.\d+)?)\s*(?!mo)([smhdw])[a-z]*(?:\s+ago)?", re.IGNORECASE
+)
 _CLOCK = re.compile(r"(?:(yesterday|today)\s+)?(\d{1,2}):(\d{2})(?::(\d{2}))?", re.IGNORECASE)
 HINT = "such as now, 15m ago, 03:12, 2026-11-19 03:12 or 2026-11-19T03:12:00Z"
 LATEST = 250_000_000_000.0

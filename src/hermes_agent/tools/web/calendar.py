@@ -41,7 +41,7 @@ async def calendar(
 def read(data: bytes, start: str, days: int, _enough: Enough) -> Extracted:
     """The events of so many days."""
     day = date.fromisoformat(start)
-    events = _events(data, day, day + timedelta(days=days))
+    events = _events(data, _midnight(day), _midnight(day + timedelta(days=days)))
     rows = [_row(*one) for one in events[:SHOWN]]
     more = (f"[{len(events) - SHOWN} more]",) if len(events) > SHOWN else ()
     return Extracted("\n".join(rows), notes=more, count=len(events))
@@ -57,7 +57,7 @@ async def _fetched(context: ToolContext, url: str) -> bytes:
     return got.data
 
 
-def _events(data: bytes, first: date, last: date) -> list[tuple[Any, Any, Any]]:
+def _events(data: bytes, first: datetime, last: datetime) -> list[tuple[Any, Any, Any]]:
     import icalendar
     import recurring_ical_events
 
@@ -76,6 +76,11 @@ def _moment(value: date | datetime) -> float:
     if isinstance(value, datetime):
         return value.timestamp()
     return datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp()
+
+
+def _midnight(day: date) -> datetime:
+    """Of this machine's zone, in which events are shown."""
+    return datetime(day.year, day.month, day.day).astimezone()
 
 
 def _here(time: float) -> datetime:

@@ -60,7 +60,9 @@ def read(data: bytes, url: str, after: float, limit: int, _enough: Enough) -> Ex
 
 def _parsed(data: bytes) -> Any:
     etree = library("lxml.etree")
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, recover=False)
+    parser = etree.XMLParser(
+        resolve_entities=False, no_network=True, remove_comments=True, remove_pis=True
+    )
     try:
         return etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:

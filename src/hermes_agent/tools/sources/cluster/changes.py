@@ -140,7 +140,7 @@ async def _nodes(api: ClusterApi, span: Window) -> list[Change]:
     for node in nodes:
         for one in node.get("status", {}).get("conditions") or []:
             at = _inside(span, one.get("lastTransitionTime"))
-            if at and (one["type"] == "Ready" or one["status"] != "False"):
+            if at and (one["type"].endswith("Ready") or one["status"] != "False"):
                 text = f"node {full_name(node)}: {one['type']} became {one['status']}"
                 found.append(Change(at, f"{text}: {said(one)}" if said(one) else text))
     return found

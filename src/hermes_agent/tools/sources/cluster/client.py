@@ -108,7 +108,7 @@ class ClusterApi(Struct, frozen=True):
                 raise ToolError(what, retry="changed")
             read = self.source.read(text)
             for one in read.get("items") or []:
-                one.setdefault("kind", where.kind)
+                one["kind"] = where.kind
                 found.append(one)
             params["continue"] = read.get("metadata", {}).get("continue", "")
             if not params["continue"]:
@@ -118,19 +118,25 @@ class ClusterApi(Struct, frozen=True):
     async def seen(
         self, kind: ResourceKind | str, namespace: str = "", **params: Any
     ) -> tuple[list[Object], list[str]]:
-        """All objects of a kind, or none and why: not everyone may see everything."""
-        found = await attempted(self.items(kind, namespace, **params))
-        return ([], [found.message]) if isinstance(found, ToolError) else (found, [])
+        """All objects of a kind, or not all and why: not everyone may see everything. What is in
+        Secrets is not even asked for."""
+        accept = AS_METADATA if kind == "secrets" else ""
+        found = await attempted(self.items(kind, namespace, accept, **params))
+        if isinstance(found, ToolError):
+            return [], [found.message]
+        what = kind if isinstance(kind, str) else kind.plural
+        cut = f"only the first {len(found)} {what} were read"
+        return found, [cut] if len(found) >= PAGE * PAGES else []
 
     async def tried(
         self, kinds: Sequence[ResourceKind | str], namespace: str, **params: Any
-    ) -> tuple[list[list[Object]], list[str]]:
-        """Lists of several kinds, and why some could not be had."""
+    ) -> tuple[list[list[Object]], dict[ResourceKind | str, str]]:
+        """Lists of several kinds, and why some could not be had, or not whole."""
         asked = await asyncio.gather(*(self.seen(kind, namespace, **params) for kind in kinds))
-        notes = [note for _, why in asked for note in why]
-        if len(notes) == len(kinds):
-            raise ToolError(notes[0], retry="changed")
-        return [found for found, _ in asked], notes
+        unseen = {kind: why[0] for kind, (_, why) in zip(kinds, asked, strict=True) if why}
+        if len(unseen) == len(kinds):
+            raise ToolError(next(iter(unseen.values())), retry="changed")
+        return [found for found, _ in asked], unseen
 
     async def groups(self) -> dict[str, str]:
         """The API groups with the version that the server prefers."""

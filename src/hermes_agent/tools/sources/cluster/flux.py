@@ -30,8 +30,8 @@ async def flux_objects(api: ClusterApi, namespace: str) -> tuple[list[Object], l
             kinds += [one for one in await api.resources(groups[group]) if one.kind in wanted]
     if not kinds:
         return [], []
-    lists, notes = await api.tried(kinds, namespace)
-    return [one for some in lists for one in some], notes
+    lists, unseen = await api.tried(kinds, namespace)
+    return [one for some in lists for one in some], list(unseen.values())
 
 
 def revision(one: Object) -> str:

@@ -105,9 +105,12 @@ async def get(
             raise
         namespace = api.login.namespace
         found = await api.get(where.path(namespace), AS_TABLE, **params)
+    page = found.get("metadata") or {}  # with a selector, nobody knows how many are left
+    more = page.get("remainingItemCount") or ("some" if page.get("continue") else "")
+    notes = [f"{more} more were not listed" if more else ""]
     if found.get("kind") != "Table":
         names = [(full_name(one),) for one in found.get("items") or []]
-        return answer(api.source, table(("name",), names, limit), {"count": len(names)})
+        return answer(api.source, table(("name",), names, limit), {"count": len(names)}, notes)
     shown = [at for at, one in enumerate(found["columnDefinitions"]) if not one["priority"]]
     headers = [found["columnDefinitions"][at]["name"].lower() for at in shown]
     headers += ["line"] if pattern else []
@@ -124,10 +127,7 @@ async def get(
     if not namespace and where.namespaced:
         headers.insert(0, "namespace")
     text = table(headers, rows, limit) if rows else f"no {where.plural} there"
-    more = found.get("metadata", {}).get("remainingItemCount")
-    return answer(
-        api.source, text, {"count": len(rows)}, [f"{more} more were not listed" if more else ""]
-    )
+    return answer(api.source, text, {"count": len(rows)}, notes)
 
 
 async def _with_text(

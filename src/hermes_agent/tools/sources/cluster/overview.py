@@ -42,7 +42,7 @@ KINDS = (
 
 async def overview(api: ClusterApi, namespace: str, now: float) -> ToolResult:
     own = f"metadata.name={namespace}" if namespace else ""
-    (lists, notes), (nodes, no_nodes), (spaces, no_spaces), (events, no_events) = (
+    (lists, unseen), (nodes, no_nodes), (spaces, no_spaces), (events, no_events) = (
         await asyncio.gather(
             api.tried(KINDS, namespace), api.seen("nodes"),
             api.seen("namespaces", fieldSelector=own),
@@ -51,7 +51,10 @@ async def overview(api: ClusterApi, namespace: str, now: float) -> ToolResult:
     )  # fmt: skip
     every = dict(zip(KINDS, lists, strict=True))
     flux, more = await flux_objects(api, namespace)
-    pods, services, ways = every["pods"], every["services"], every["ingresses"]
+    pods, services = every["pods"], every["services"]
+    # Of what could not be seen, nobody knows that it is not there.
+    judged = [] if {"pods", "endpoints"} & unseen.keys() else services
+    ways = [] if "services" in unseen else every["ingresses"]
     claims, quotas = every["persistentvolumeclaims"], every["resourcequotas"]
     classes = await ingress_classes(api, ways)
     ends = {full_name(one): one for one in every["endpoints"]}
@@ -63,7 +66,7 @@ async def overview(api: ClusterApi, namespace: str, now: float) -> ToolResult:
             (kind, every[kind], _lines(every[kind], workload_problems, now))
             for kind in ("deployments", "statefulsets", "daemonsets", "jobs")
         ),
-        ("services", services, _each(services, lambda one: service_problems(one, ends, pods))),
+        ("services", judged, _each(judged, lambda one: service_problems(one, ends, pods))),
         ("ingresses", ways, _each(ways, lambda one: ingress_problems(one, services, classes))),
         ("persistentvolumeclaims", claims, _claims(claims, last, now)),
         ("resourcequotas", quotas, _quotas(quotas)),
@@ -82,9 +85,8 @@ async def overview(api: ClusterApi, namespace: str, now: float) -> ToolResult:
     text += await _last_words(api, pods, now)
     text += _warning_lines(events, now)
     text += ["", f"nothing wrong with: {', '.join(well)}"] if well else []
-    return answer(
-        api.source, "\n".join(text), counts, [*notes, *no_nodes, *no_spaces, *no_events, *more]
-    )
+    notes = [*unseen.values(), *no_nodes, *no_spaces, *no_events, *more]
+    return answer(api.source, "\n".join(text), counts, notes)
 
 
 def _lines(objects: Sequence[Object], problems: Problems, now: float) -> list[str]:

@@ -193,7 +193,7 @@ def workload_problems(one: Object, _now: float) -> list[str]:
 def node_problems(node: Object, now: float) -> list[str]:
     found = []
     for one in node.get("status", {}).get("conditions") or []:
-        if one["status"] != ("True" if one["type"] == "Ready" else "False"):
+        if one["status"] != ("True" if one["type"].endswith("Ready") else "False"):
             since = ago(now - parsed(one.get("lastTransitionTime")))
             found.append(f"{one['type']}={one['status']}, {since}: {said(one)}")
     if node["spec"].get("unschedulable"):

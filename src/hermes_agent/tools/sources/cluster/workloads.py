@@ -60,8 +60,11 @@ async def _workload_called(api: ClusterApi, name: str, namespace: str) -> str:
 
 async def logs(
     api: ClusterApi, pods: Sequence[Object], container: str, previous: bool, pattern: str,
-    span: Window, limit: int,
+    span: Window, limit: int, now: float,
 ) -> ToolResult:  # fmt: skip
+    most = SEARCHED_LINES if pattern else limit + 1
+    if span.end < now and not previous:
+        most = 0  # the last lines are those of now
     wanted = [
         (pod, one["name"])
         for pod in pods[:PODS]
@@ -73,10 +76,7 @@ async def logs(
         what = f"no container {container!r}" if pods else "no pod matches"
         raise ToolError(what, f"containers: {', '.join(sorted(names)) or 'none'}", "changed")
     tails = await asyncio.gather(
-        *(
-            _log(api, pod, name, previous, span, SEARCHED_LINES if pattern else limit + 1)
-            for pod, name in wanted
-        )
+        *(_log(api, pod, name, previous, span, most) for pod, name in wanted)
     )
     hits = await asyncio.to_thread(_hits, [text for text, _ in tails], matcher(pattern))
     each = max(10, limit // max(1, sum(bool(text) for text, _ in tails)))
@@ -88,7 +88,7 @@ async def logs(
         head = f"== {full_name(pod)}, container {name}"
         if trouble:
             parts.append(f"{head}: {trouble}")
-        elif lines:
+        if lines:
             before = every[max(0, at[0] - BEFORE) : at[0]] if pattern else []
             if before:
                 parts += [f"{head}, what precedes the first of {len(lines)} matches", *before]
@@ -96,7 +96,7 @@ async def logs(
                 parts += ["the first match:", lines[0]]
             more = f" (the last {each})" if len(lines) > each else ""
             parts += [f"{head}{more}", *lines[-each:]]
-        elif not pattern:
+        elif not pattern and not trouble:
             parts.append(f"{head}: no lines in that time")
     left = [f"only {PODS} of {len(pods)} pods were read"] if len(pods) > PODS else []
     text = text_without_secrets("\n".join(parts))
@@ -112,13 +112,13 @@ def _hits(texts: Sequence[str], found: Callable[[str], bool]) -> list[list[int]]
 async def _log(
     api: ClusterApi, pod: Object, container: str, previous: bool, span: Window, lines: int
 ) -> tuple[str, str]:
-    """The text, or why there is none."""
+    """The text, and why there is none or not all; with no number of `lines`, those of the time."""
     status, text = await api.reply(
         KINDS["pods"].path(pod["metadata"]["namespace"], pod["metadata"]["name"]) + "/log",
         "*/*",
         container=container,
         previous=str(previous).lower(),
-        tailLines=lines,
+        tailLines=lines or None,
         limitBytes=LOG_BYTES,
         timestamps="true",
         sinceTime="" if previous else iso(span.start),
@@ -127,8 +127,12 @@ async def _log(
         return "", message(text) or f"the cluster answers {status}"
     if text.startswith(LOG_GONE):
         return "", "its node has removed that log"
-    end = iso(span.end)
-    return "\n".join(line for line in text.splitlines() if line[:19] <= end[:19]), ""
+    cut = len(text.encode()) >= LOG_BYTES
+    if not lines:
+        end = iso(span.end)
+        kept = [line for line in text.splitlines() if line[:19] <= end[:19]]
+        cut, text = cut and len(kept) == len(text.splitlines()), "\n".join(kept)
+    return text, "its newest lines did not fit; ask for a shorter time" if cut else ""
 
 
 # --- rollouts

@@ -27,9 +27,6 @@ from hermes_agent.tools.sources.databases.reports import (
 from hermes_agent.tools.sources.results import Change
 from hermes_agent.tools.sources.times import Window
 
-_STATUS = """
-select lower(variable_name) as name, variable_value as value
-from information_schema.global_status where variable_name in """
 _SESSIONS = """
 select id, user, db, command, time as seconds, state, left(info, 200) as query
 from information_schema.processlist where id <> connection_id() """
@@ -206,23 +203,16 @@ def _said(error: Any) -> str:
 
 async def changes(source: Source, _span: Window) -> list[Change]:
     """Restarts, and tables whose definition changed."""
-    statement = """
-        select unix_timestamp() - variable_value, 'the server started'
-        from information_schema.global_status where variable_name = 'Uptime'"""
     created = """
         select unix_timestamp(create_time), concat('table ', table_schema, '.', table_name,
           ' was created or altered')
         from information_schema.tables where create_time is not null and table_schema not in
           ('mysql', 'information_schema', 'performance_schema', 'sys')"""
-    rows: list[Any] = []
     async with _connected(source) as run:
-        for one in (statement, created):
-            try:
-                rows += (await run(one)).rows
-            except ToolError:
-                if one is created:
-                    raise
-    return [Change(float(at), what) for at, what in rows]
+        [(_, up)] = (await run("show global status like 'Uptime'")).rows
+        rows = (await run(created)).rows
+    started = Change(source.clock() - float(up), "the server started")
+    return [started, *(Change(float(at), what) for at, what in rows)]
 
 
 async def verify(source: Source) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
@@ -106,8 +106,8 @@ async def _sizes(source: Source, ask: Any) -> ToolResult:
     largest: list[tuple[int, str]] = []
     while seen < SCANNED:
         cursor, keys = await ask("SCAN", cursor, "COUNT", "200")
-        for one in keys:
-            taken = int(await ask("MEMORY", "USAGE", one) or 0)
+        for one, used in zip(keys, await ask("MEMORY", "USAGE", each=keys), strict=True):
+            taken = int(used or 0)
             total[re.split(r"[:/.{]|\d", one, maxsplit=1)[0] + "*"] += taken
             largest.append((taken, one))
         seen += len(keys)
@@ -157,11 +157,14 @@ async def _connected(source: Source) -> AsyncIterator[Any]:
                 host_of(settings.url), parts.port or 6379, ssl=context
             )
 
-            async def ask(*words: str) -> Any:
+            async def ask(*words: str, each: Sequence[str] | None = None) -> Any:
+                """One answer; or one for `each` last word, all asked at once."""
                 assert writer is not None
-                writer.write(encoded(*words))
+                asked = [words] if each is None else [(*words, one) for one in each]
+                writer.write(b"".join(encoded(*one) for one in asked))
                 await writer.drain()
-                return await Replies(reader).read()
+                replies = [await Replies(reader).read() for _ in asked]
+                return replies[0] if each is None else replies
 
             if settings.password:
                 user = (settings.user,) if settings.user else ()

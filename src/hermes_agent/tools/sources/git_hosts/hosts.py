@@ -13,7 +13,7 @@ from hermes_agent.core.text.addresses import host_of
 from hermes_agent.tools.sources.connection import Source, segment
 from hermes_agent.tools.sources.times import Window, iso, parsed
 
-PAGE = 50
+PAGE, PAGES = 50, 4
 FAILED = {"failure", "failed", "timed_out", "startup_failure", "error"}
 Json = Mapping[str, Any]
 
@@ -67,8 +67,8 @@ def _hub_pull(one: Json) -> Happening:
     state = "merged" if one.get("merged_at") else "draft" if one.get("draft") else one["state"]
     return Happening(
         parsed(one.get("merged_at") or one["updated_at"]), f"#{one['number']}", one["title"],
-        state, one["user"]["login"], f"{one['head']['ref']} → {one['base']['ref']}",
-        one["html_url"],
+        state, (one.get("user") or {}).get("login", ""),
+        f"{one['head']['ref']} → {one['base']['ref']}", one["html_url"],
     )  # fmt: skip
 
 
@@ -181,9 +181,14 @@ class GitHubHost:
         where = f"{self.at(repository)}/{listing.path}"
         words = {"since": iso(span.start), "until": iso(span.end), "ref": ref, "path": path}
         params = {name: text.format(**words) for name, text in listing.params.items()}
-        found = await self.get(where, **params, **{self.size: PAGE})
-        rows = map(listing.read, (found[listing.inside] if listing.inside else found) or [])
-        chosen = [one for one in rows if one.time in span]
+        chosen: list[Happening] = []
+        for page in range(1, PAGES + 1):
+            found = await self.get(where, **params, **{self.size: PAGE}, page=page)
+            rows = (found[listing.inside] if listing.inside else found) or []
+            read = [listing.read(one) for one in rows]
+            chosen += [one for one in read if one.time in span]
+            if len(read) < PAGE or all(one.time < span.start for one in read):
+                break
         if part != "deployments":
             return chosen
         return [one if one.state else await self._with_state(where, one) for one in chosen]
@@ -193,7 +198,8 @@ class GitHubHost:
         return replace(deployment, state=states[0]["state"] if states else "created")
 
     async def failed_jobs(self, repository: str, run: str) -> list[FailedJob]:
-        found = await self.get(f"{self.at(repository)}/actions/runs/{segment(run)}/jobs")
+        path = f"{self.at(repository)}/actions/runs/{segment(run)}/jobs"
+        found = await self.get(path, **{self.size: 100})
         jobs = []
         for one in found["jobs"]:
             if one.get("conclusion") in FAILED:

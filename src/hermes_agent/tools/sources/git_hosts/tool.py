@@ -13,7 +13,14 @@ from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceKind
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import RecoveryResult, ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, attempted, pick, required, segment
+from hermes_agent.tools.sources.connection import (
+    Source,
+    attempted,
+    pick,
+    required,
+    segment,
+    settled,
+)
 from hermes_agent.tools.sources.git_hosts.hosts import FAILED, GitHubHost, Happening, host_for
 from hermes_agent.tools.sources.redaction import text_without_secrets
 from hermes_agent.tools.sources.results import Change, answer, table
@@ -221,7 +228,11 @@ async def open_pull_request(
     host, where, onto = await _target(context, given)
     if (there := await host.find_pull(where, head, onto)) is not None:
         return _opened(host.source, where, there, "is open already")
-    return _opened(host.source, where, await host.open_pull(where, head, onto, title, body))
+    try:
+        made = await host.open_pull(where, head, onto, title, body)
+    except ToolError as error:
+        made = await settled(error, lambda: host.find_pull(where, head, onto))
+    return _opened(host.source, where, made)
 
 
 async def _target(context: ToolContext, given: dict[str, Any]) -> tuple[GitHubHost, str, str]:
