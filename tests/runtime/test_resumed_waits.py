@@ -1,8 +1,14 @@
 """A resumed turn waits for what it had when it began, and says for what."""
 
+import asyncio
 from pathlib import Path
 
+from hermes_agent.agent.conversation import ConversationState
+from hermes_agent.agent.dependencies import TurnDependencies
 from hermes_agent.core import events as ev
+from hermes_agent.core.errors import Degraded
+from hermes_agent.core.records import Session, SessionMessage
+from hermes_agent.runtime.turns.scheduler import TurnScheduler
 from tests.support.runtime_fixture import RuntimeFixture, open_runtime, script, until
 
 SLOW = {"say": "It took a while.", "wait": 600}
@@ -78,3 +84,33 @@ async def test_a_turn_that_cannot_be_set_up_again_waits_and_can_be_stopped(tmp_p
         rules.write_text(RULES)
         journal = await here.idle(going)
         assert [one.reason for one in journal if isinstance(one, ev.TurnFinished)] == ["done"]
+
+
+async def test_what_is_added_while_a_turn_waits_is_known_to_it(tmp_path: Path) -> None:
+    first = script(tmp_path / "models", "first", {"say": "I am the first."})
+    chosen = script(tmp_path / "models", "chosen", {"say": "I am the chosen one."})
+    tries, ends = 0, asyncio.Queue[ConversationState]()
+    async with open_runtime(tmp_path) as here:
+        runtime = here.runtime
+        store = runtime.context.store
+
+        async def build(session: Session) -> TurnDependencies:
+            nonlocal tries
+            tries += 1
+            if tries == 1:
+                raise Degraded("the disk is full", "make room")
+            await turns.add(session, ev.ModelChosen(chosen))
+            return await runtime._turn_dependencies.build(session)
+
+        async def ended(_session: Session, conversation: ConversationState) -> None:
+            await ends.put(conversation)
+
+        turns = TurnScheduler(
+            store, runtime.context.bus, runtime.context.clock, build, lambda _: True, ended
+        )
+        session = await here.open(first)
+        await store.receive(session.id, SessionMessage("m1", "go", "test"))
+        await turns.begin(session)
+        conversation = await ends.get()
+    assert (tries, conversation.model) == (2, chosen)
+    assert conversation.last_text == "I am the chosen one."

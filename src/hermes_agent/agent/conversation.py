@@ -125,11 +125,10 @@ class ConversationState(Struct, dict=True):
     tools_used: set[str] = set()
     """Tools that succeeded in this session."""
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By call and arguments: failures that the same call will have again."""
+    """Failures in this turn that the same call will have again, by name and arguments. Calls of
+    programs do not count, here and below: they may poll."""
     failing: Counter[tuple[str, str]] = field(default_factory=Counter)
     """The last call, if it failed in a way that another call between may change, and how often."""
-    """Failures of the model's calls in this turn, by name and arguments. Those of programs do not
-    count: they may poll."""
     notices: list[str] = []
     """Ended background commands that the model has not been told of."""
     todo: str = ""

@@ -232,8 +232,13 @@ class TurnScheduler:
         reason = ""
         while True:
             try:
-                conversation = await self.conversation(session.id)
-                return conversation, await self._dependencies(session)
+                dependencies = await self._dependencies(session)
+                if session.id not in self._waiting:
+                    return await self.conversation(session.id), dependencies
+                async with self._lock(session):  # what was added while it waited is read, too
+                    conversation = await self.conversation(session.id)
+                    del self._waiting[session.id]
+                return conversation, dependencies
             except (NotFound, DamagedPage):
                 raise
             except HermesError as trouble:
