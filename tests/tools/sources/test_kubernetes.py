@@ -330,6 +330,7 @@ async def test_a_small_cluster_is_told_as_it_is(observer: Observer, tmp_path: Pa
     assert "only the first 4000 pods were read" in overview
     assert "[some more were not listed]" in listed
     assert "Secret shop/db was created" in changed
+    assert "[prod: only the first 4000 pods were read]" in changed
     assert "line 12" in logs
     assert "line 40" not in logs
 
