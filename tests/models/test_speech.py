@@ -28,11 +28,13 @@ def server() -> Iterator[ModelServer]:
         yield one
 
 
-def speech(server: ModelServer, folder: Path, **changes: Any) -> MediaModel:
+def speech(
+    server: ModelServer, folder: Path, model: str = "whisper-1", **changes: Any
+) -> MediaModel:
     row = ServiceSettings(url=f"{server.root}/v1", key_variables=("EAR_KEY",), **changes)
     settings = ModelSettings(services={"ear": row})
     models = ModelRegistry(settings, {"EAR_KEY": KEY}, folder, sleep=_at_once)
-    return models.media("ear/whisper-1")
+    return models.media(f"ear/{model}")
 
 
 async def _at_once(_seconds: float) -> None: ...
@@ -133,12 +135,23 @@ async def test_a_picture_is_asked_for_and_decoded(server: ModelServer, tmp_path:
     assert await speech(server, tmp_path).draw("a lighthouse", "auto") == b"\x89PNG"
     (asked,) = server.requests
     assert asked.path == "/v1/images/generations"
-    assert asked.json == {"model": "whisper-1", "prompt": "a lighthouse", "size": "auto", "n": 1}
+    assert asked.json == {"model": "whisper-1", "prompt": "a lighthouse", "n": 1}
     server.answer_next(Raw.json({"data": [], "key": KEY}))
     with pytest.raises(ModelError, match="answered without a picture") as refused:
         await speech(server, tmp_path).draw("a lighthouse", "auto")
     assert KEY not in str(refused.value)
     assert len(server.requests) == 2  # another one may cost again
+
+
+async def test_a_model_that_would_answer_with_an_address_is_asked_for_the_picture(
+    server: ModelServer, tmp_path: Path
+) -> None:
+    for model in ("dall-e-3", "gpt-image-1"):
+        server.answer_next(Raw.json({"data": [{"b64_json": b64encode(b"\x89PNG").decode()}]}))
+        await speech(server, tmp_path, model).draw("a lighthouse", "1024x1024")
+    older, newer = (one.json for one in server.requests)
+    assert (older["response_format"], older["size"]) == ("b64_json", "1024x1024")
+    assert "response_format" not in newer
 
 
 def test_addresses_are_not_spoken() -> None:

@@ -368,6 +368,10 @@ def test_a_capability_the_agent_lacks_is_refused_for_built_in_tools_too(
     assert scene.says(profile, "read_file", capabilities=none, path="a.txt") == "deny"
     assert scene.says(profile, "terminal", capabilities=none, command="ls") == "deny"
     assert scene.says(profile, "ask_user", capabilities=none, question="x") == "allow"
+    for one in (frozenset({"filesystem"}), frozenset({"network"})):  # a service may do it
+        assert scene.says(profile, "transcribe", capabilities=one, path="a.ogg") == "deny"
+        assert scene.says(profile, "speak", capabilities=one, text="x", path="a.ogg") == "deny"
+        assert scene.says(profile, "make_image", capabilities=one, prompt="x", path="a") == "deny"
 
 
 def test_a_programs_own_tool_still_asks_to_leave_the_workspace(scene: Scene) -> None:

@@ -14,7 +14,7 @@ from hermes_agent.core.tools import ToolContext, tool
 from hermes_agent.tools.send import read_whole
 
 
-@tool(capabilities=("network",), paths={"path": "write"}, located=True)
+@tool(capabilities=("network", "filesystem"), paths={"path": "write"}, located=True)
 async def make_image(
     context: ToolContext,
     prompt: str,
@@ -28,7 +28,9 @@ async def make_image(
     return ToolResult(f"{path}: {len(made.data)} bytes", {"path": path}, cost=None)
 
 
-@tool(capabilities=("filesystem",), repeatable=True, paths={"path": "write"}, located=True)
+@tool(
+    capabilities=("network", "filesystem"), repeatable=True, paths={"path": "write"}, located=True
+)
 async def speak(context: ToolContext, text: str, path: str) -> ToolResult:
     """Speak a text into a file (Ogg); `send_message` sends it as a voice message."""
     with _as_tool_error():
@@ -39,7 +41,7 @@ async def speak(context: ToolContext, text: str, path: str) -> ToolResult:
     return ToolResult(f"{path}: {len(made.data)} bytes", {"path": path}, cost=None)
 
 
-@tool(capabilities=("filesystem",), repeatable=True, paths={"path": "read"}, located=True)
+@tool(capabilities=("network", "filesystem"), repeatable=True, paths={"path": "read"}, located=True)
 async def transcribe(context: ToolContext, path: str) -> ToolResult:
     """The words of a recording."""
     data = await read_whole(context, path)

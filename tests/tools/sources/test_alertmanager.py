@@ -1,20 +1,22 @@
 """Alerts and silences of a real Alertmanager."""
 
 import json
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 
-from hermes_agent.core.errors import ToolError
+from hermes_agent.core.errors import OutcomeUnknown, ToolError
 from hermes_agent.core.settings.sources import SourceSettings
 from hermes_agent.tools.sources.alertmanager import alertmanager, silence_alerts
 from hermes_agent.tools.sources.changes import what_changed
 from hermes_agent.tools.sources.times import iso
 from tests.support.cli import wait_until
-from tests.support.recorded_wire import answering, replay
+from tests.support.recorded_wire import answering, replay, serving
 from tests.support.sources import Observer, answers, free_port, server
 
 pytestmark = pytest.mark.slow
@@ -143,6 +145,33 @@ async def test_a_silence_is_told_though_its_alerts_cannot_be_counted(observer: O
             silence_alerts, action="create", matchers=['a=b"'], comment="known"
         )
     assert made.data["id"] == "s-1"
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_a_silence_whose_answer_does_not_come_may_be_there_later(
+    observer: Observer, keeps: bool
+) -> None:
+    """The connection is lost, or the time is over."""
+    come = threading.Event()
+
+    class Lost(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"[]")
+
+        def do_POST(self) -> None:
+            if keeps:
+                come.wait(30)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with serving(Lost) as url:
+        observer.sources["alerts"] = SourceSettings(kind="alertmanager", url=url, timeout_seconds=1)
+        given = {"action": "create", "matchers": ["a=b"], "comment": "known"}
+        with pytest.raises(OutcomeUnknown, match=r"took longer|cannot reach"):
+            await observer.call(silence_alerts, **given)
+        come.set()
 
 
 async def test_an_alertmanager_says_that_it_answers(alerts: Observer) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 import msgspec
 import pytest
 
-from hermes_agent.core.errors import ToolError
+from hermes_agent.core.errors import OutcomeUnknown, ToolError
 from hermes_agent.core.settings.sources import SourceKind, SourceSettings
 from hermes_agent.tools.sources.changes import what_changed
 from hermes_agent.tools.sources.git_hosts.tool import git_host, open_pull_request
@@ -133,6 +133,8 @@ class GitServer:
         self.asked: list[str] = []
         self.opened: dict[str, Any] = {}
         self.status = 201
+        self.forgets = False
+        """What is opened is not there, and its answer is not JSON."""
 
     def respond(
         self, method: str, target: str, body: bytes, headers: Mapping[str, str]
@@ -153,6 +155,8 @@ class GitServer:
         path = path.removeprefix(self.base)
         self.asked.append(f"{method} {path}?{query} {headers.get('authorization')}")
         pulls = path.endswith(("/pulls", "/merge_requests"))
+        if method == "POST" and pulls and self.forgets:
+            return self.status, "<html>"
         if method == "POST" and pulls:
             self.opened = json.loads(body)
             return self.status, LAB_OPENED if self.kind == "gitlab" else OPENED
@@ -269,6 +273,17 @@ async def test_a_pull_request_whose_answer_is_lost_is_found(
     server.status = 502
     made = await observer.call(open_pull_request, title="Restore the pool", head="fix")
     assert made.data["id"] in ("#13", "!13")
+
+
+@pytest.mark.parametrize(
+    ("status", "told"), [(502, OutcomeUnknown), (200, OutcomeUnknown), (422, ToolError)]
+)
+async def test_a_pull_request_that_is_not_found_has_failed_only_if_the_server_says_so(
+    server: GitServer, observer: Observer, status: int, told: type[Exception]
+) -> None:
+    server.status, server.forgets = status, True
+    with pytest.raises(told):
+        await observer.call(open_pull_request, title="Restore the pool", head="fix")
 
 
 async def test_what_lies_on_later_pages_is_found(server: GitServer, observer: Observer) -> None:

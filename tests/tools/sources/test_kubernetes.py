@@ -20,7 +20,13 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    KeySerializationEncryption,
+    NoEncryption,
+    PrivateFormat,
+)
 
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.settings.sources import SourceSettings
@@ -330,6 +336,7 @@ async def test_a_small_cluster_is_told_as_it_is(observer: Observer, tmp_path: Pa
     assert "only the first 4000 pods were read" in overview
     assert "[some more were not listed]" in listed
     assert "Secret shop/db was created" in changed
+    assert "[prod: only the first 4000 pods were read]" in changed
     assert "line 12" in logs
     assert "line 40" not in logs
 
@@ -381,7 +388,9 @@ def test_the_address_of_a_context_is_known_without_a_login(tmp_path: Path) -> No
     assert "there are: shop" in caught.value.hint
 
 
-def own_certificate() -> tuple[bytes, bytes]:
+def own_certificate(
+    locked: KeySerializationEncryption = NoEncryption(),  # noqa: B008 - it holds nothing
+) -> tuple[bytes, bytes]:
     """A certificate of 127.0.0.1 that signs itself, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "shop")])
@@ -394,8 +403,18 @@ def own_certificate() -> tuple[bytes, bytes]:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
         .sign(key, hashes.SHA256())
     )
-    form = (Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    form = (Encoding.PEM, PrivateFormat.PKCS8, locked)
     return made.public_bytes(Encoding.PEM), key.private_bytes(*form)
+
+
+async def test_a_key_with_a_password_is_refused_and_no_terminal_is_asked(
+    observer: Observer, tmp_path: Path
+) -> None:
+    certificate, key = map(b64encode, own_certificate(BestAvailableEncryption(b"hunter2")))
+    user = {"client-certificate-data": certificate.decode(), "client-key-data": key.decode()}
+    observer.sources["prod"] = kubeconfig(tmp_path, "https://127.0.0.1:1", user)
+    with pytest.raises(ToolError, match="the client-key is encrypted"):
+        await observer.verify()
 
 
 async def test_a_certificate_of_the_kubeconfig_is_a_login(

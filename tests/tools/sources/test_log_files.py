@@ -111,6 +111,12 @@ async def test_a_line_of_megabytes_is_cut(logs: Observer) -> None:
         ("1795057921.5 x", "x"),
         ('{"time": 1795057921500, "msg": "x"}', "x"),
         ("E1119 05:12:01.500 main.go:7] x", "E1119 05:12:01.500 main.go:7] x"),
+        (
+            "ts=2026-11-19T03:12:01.5Z level=info msg=x",
+            "ts=2026-11-19T03:12:01.5Z level=info msg=x",
+        ),
+        ('time="2026-11-19T04:12:01.5+01:00" msg=x', 'time="2026-11-19T04:12:01.5+01:00" msg=x'),
+        ("level=info ts=1795057921.5 msg=x", "level=info ts=1795057921.5 msg=x"),
     ],
 )
 def test_times_of_common_formats_are_read(line: str, text: str) -> None:

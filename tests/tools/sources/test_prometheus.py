@@ -1,6 +1,7 @@
 """Metrics of a real Prometheus that scrapes itself."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -102,6 +103,22 @@ async def test_no_alerts_of_thanos_are_no_trouble(observer: Observer) -> None:
     with answering(replay({"GET /api/v1/alerts": [200, none]})) as url:
         observer.sources["prod"] = SourceSettings(kind="prometheus", url=url)
         assert "no alerts" in (await observer.call(prometheus, action="alerts")).text
+
+
+async def test_targets_that_go_down_are_known_without_alerts(observer: Observer) -> None:
+    def mimir(_method: str, target: str, *_: object) -> tuple[int, Any]:
+        if target.startswith("/api/v1/alerts"):
+            return 404, {"message": "no ruler"}
+        values = [[observer.now() - 60, "1"], [observer.now() - 30, "0"]]
+        up = [{"metric": {"__name__": "up"}, "values": values}]
+        return 200, {"status": "success", "data": {"result": up}}
+
+    observer.now = lambda: 1795057921.0
+    with answering(mimir) as url:
+        observer.sources["prod"] = SourceSettings(kind="prometheus", url=url)
+        text = (await observer.call(what_changed, sources=["prod"])).text
+    assert "prod: up went down" in text
+    assert "[prod: its alerts were not read: prod" in text
 
 
 async def test_without_a_source_the_way_to_one_is_told(observer: Observer) -> None:

@@ -25,6 +25,13 @@ KEY = "-----BEGIN PRIVATE KEY-----"
         '[{"name":"DB_PASSWORD","value":"hunter2"}]',
         "postgres://ann:hun@hunter2@db/shop",
         "-----BEGIN EC PRIVATE KEY-----\nhunter2",
+        "create role ann login password 'hunter2'",
+        "ALTER ROLE ann PASSWORD E'a\\'hunter2' VALID UNTIL '2027-01-01'",
+        "ALTER ROLE ann PASSWORD 'a''hunter2'",
+        "ALTER USER ann IDENTIFIED WITH sha256_password BY 'hunter2'",
+        '{"sql": "ALTER USER ann IDENTIFIED BY \\"hunter2\\" ACCOUNT UNLOCK"}',
+        "SET PASSWORD FOR 'ann'@'%' = 'hunter2'",
+        "update staff set db_password = 'hunter2'",
     ],
 )
 def test_a_secret_in_a_text_is_not_shown(text: str) -> None:
@@ -47,6 +54,8 @@ def test_words_of_a_command_are_not_shown_after_an_option_for_them() -> None:
         "volumes:\n- name: token\n  secret:\n    secretName: db\n",
         "GET /cart?page=2 http://web:8080/a 5 ms",
         'level=info msg="no secret at all"',
+        "wrong password for user 'ann' of 'shop'; identified as 'typo'",
+        "select password from staff where name = 'ann'",
         "password:\n  from: vault\n",
     ],
 )
@@ -81,6 +90,7 @@ MANY = 300_000
         *(part * (MANY // len(part)) for part in (
             "\n", " ", "-", "a", "a.", "a=", '"', "://", "a://", "- ", "-----BEGIN ", KEY,
             "name: a", "a: |\n", "--a ", "token=", "token: |\n", '"token":"', "2026-11-19T0",
+            "password '", "password 'a", "password for a", "identified with ", 'password \\"',
         )),
         "x://" + "b" * MANY, f"a:{' ' * MANY}", f"a{' ' * MANY}b", f"{KEY}{'-' * MANY}",
         f"a:\n{' ' * MANY}{{", "x://a:" + "b" * MANY,

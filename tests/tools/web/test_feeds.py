@@ -83,6 +83,19 @@ async def test_events_recur_and_can_be_cancelled(surfer: Surfer) -> None:
         await surfer.call(calendar, url=put(surfer, "hello"))
 
 
+@pytest.mark.parametrize(
+    "broken", ["SUMMARY:No start", "DTSTART:soon", "DTSTART:20261109\nRRULE:FREQ=X"]
+)
+async def test_an_event_without_a_time_does_not_hide_the_others(
+    surfer: Surfer, broken: str
+) -> None:
+    event = f"BEGIN:VEVENT\nUID:9\n{broken}\nEND:VEVENT\nEND:VCALENDAR".replace("\n", "\r\n")
+    url = put(surfer, TEAM.replace("END:VCALENDAR", event))
+    result = await surfer.call(calendar, url=url, start="2026-11-09", days=14)
+    assert result.data == {"events": 2}
+    assert "[1 events have no time that can be read]" in result.text
+
+
 async def test_a_calendar_that_never_ends_is_given_up() -> None:
     """An invitation from anybody may recur each second."""
     forever = TEAM.replace("FREQ=WEEKLY", "FREQ=SECONDLY").encode()

@@ -89,7 +89,11 @@ class MediaModel:
 
     async def draw(self, prompt: str, size: str) -> bytes:
         """A picture."""
-        asked = {"model": self._endpoint.model, "prompt": prompt, "size": size, "n": 1}
+        asked = {"model": self._endpoint.model, "prompt": prompt, "n": 1}
+        if size != "auto":  # the default; not all know the word
+            asked["size"] = size
+        if "dall-e" in self._endpoint.model:  # answers with an address; newer ones refuse this
+            asked["response_format"] = "b64_json"
         body = msgspec.json.encode(asked)
         call = _Call("/images/generations", body, JSON, _picture, "a picture", once=True)
         return await self._request(call)

@@ -21,6 +21,8 @@ log = logging.getLogger("hermes.tools")
 
 SECONDS = 30.0
 """How long one source may take."""
+Told = Change | str
+"""A change, or what was not looked at."""
 MACHINE = "machine"
 """What stands for the terminal's machine among the names of sources."""
 
@@ -49,22 +51,24 @@ async def what_changed(
     both = list(zip(names, answers, strict=True))
     found = [
         replace(one, what=f"{name}: {one.what}") for name, (changes, _) in both for one in changes
-    ]
-    notes = [f"{name} was not searched: {why}" for name, (_, why) in both if why]
-    quiet = [name for name, (changes, why) in both if not changes and not why]
+        if isinstance(one, Change)
+    ]  # fmt: skip
+    notes = [f"{name}: {one}" for name, (some, _) in both for one in some if isinstance(one, str)]
+    notes += [f"{name} was not searched: {why}" for name, (_, why) in both if why]
+    quiet = [name for name, (some, why) in both if not some and not why]
     notes += [f"nothing in: {', '.join(quiet)}"] if quiet else []
     text = timeline(found) if found else "nothing changed that these sources know of"
     return answer("what_changed", text, {"changes": len(found)}, notes)
 
 
-async def _changes(context: ToolContext, source: Source | None, span: Window) -> list[Change]:
+async def _changes(context: ToolContext, source: Source | None, span: Window) -> list[Told]:
     if source is None:
-        return await machine_changes(context, span)
+        return [*await machine_changes(context, span)]
     found = await TYPES[source.settings.kind].load().changes(source, span)
-    return [one for one in found if one.time in span]
+    return [one for one in found if isinstance(one, str) or one.time in span]
 
 
-async def _asked(changes: Awaitable[list[Change]]) -> tuple[list[Change], str]:
+async def _asked(changes: Awaitable[list[Told]]) -> tuple[list[Told], str]:
     """What a source found, or why it could not."""
     try:
         async with asyncio.timeout(SECONDS):

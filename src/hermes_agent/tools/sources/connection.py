@@ -26,9 +26,16 @@ from hermes_agent.tools.web.client import BoundedBody
 ANSWER_BYTES = 20_000_000
 COMPRESSED = {"Accept-Encoding": "gzip, deflate"}
 TROUBLE_CHARS = 300
+GATEWAY = (502, 503, 504)
+"""Answers of what stands before a server, which may have done what was asked."""
 ODD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What reading an answer raises that does not have the expected form."""
 Asked = TypeVar("Asked")
+
+
+class Unanswered(ToolError):
+    """A request was sent and its answer did not come, or not from the server itself: nobody can
+    tell whether it took effect."""
 
 
 class Source(Struct, frozen=True):
@@ -57,7 +64,7 @@ class Source(Struct, frozen=True):
         except (ValueError, RecursionError):
             said = text.decode(errors="replace") if isinstance(text, bytes) else text
             what = f"{self.label} did not answer with JSON: {quoted(said)}"
-            raise ToolError(what, retry="changed") from None
+            raise Unanswered(what, retry="changed") from None
 
     async def text(self, method: str, path: str, **request: Any) -> str:
         answer, data = await self.reply(method, path, **request)
@@ -95,7 +102,7 @@ class Source(Struct, frozen=True):
             ):
                 return answer, await body_of(answer, self.label)
         except (TimeoutError, httpx.TimeoutException):
-            raise ToolError(f"{label} took longer than {seconds:.0f} s", retry="same") from None
+            raise Unanswered(f"{label} took longer than {seconds:.0f} s", retry="same") from None
         except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
             raise self.invalid(error) from None
         except (httpx.LocalProtocolError, UnicodeError):  # what it says has the header in it
@@ -106,7 +113,8 @@ class Source(Struct, frozen=True):
             hint = (
                 f"does it run? `hermes config set sources.{self.name}.url URL` changes its address"
             )
-            raise ToolError(what, hint, "same") from None
+            unsent = isinstance(error, httpx.ConnectError | httpx.ProxyError)
+            raise (ToolError if unsent else Unanswered)(what, hint, "same") from None
 
     def at(self, url: str) -> "Source":
         """The same with another address."""
@@ -166,8 +174,9 @@ class Source(Struct, frozen=True):
             what = f"{self.label} redirects to {quoted(answer.headers.get('location', ''))}"
             raise ToolError(what, "set that as its url", "never")
         what = quoted(text or answer.reason_phrase)
-        retry: Retry = "same" if status in (429, 502, 503, 504) else "changed"
-        raise ToolError(f"{self.label} answers {status}: {what}", retry=retry)
+        retry: Retry = "same" if status in (429, *GATEWAY) else "changed"
+        kind = Unanswered if status in GATEWAY else ToolError
+        raise kind(f"{self.label} answers {status}: {what}", retry=retry)
 
 
 def segment(name: str) -> str:
@@ -251,12 +260,11 @@ async def attempted(answer: Awaitable[Asked]) -> Asked | ToolError:
 
 
 async def settled(error: ToolError, look: Callable[[], Awaitable[Asked | None]]) -> Asked:
-    """What an effect made although its answer did not come."""
-    if error.retry != "same":
+    """What an effect made although its answer did not come. One that is not found may still be on
+    its way."""
+    if not isinstance(error, Unanswered):
         raise error
     found = await attempted(look())
-    if isinstance(found, ToolError):
+    if found is None or isinstance(found, ToolError):
         raise OutcomeUnknown(error.message) from None
-    if found is None:
-        raise error
     return found

@@ -138,14 +138,16 @@ def _split(printed: str, mark: str) -> tuple[int, list[_Log]]:
 
 _CLOCK = r"(?P<clock>\d\d:\d\d:\d\d)(?:[.,](?P<part>\d{1,9}))?"
 _ZONE = r"\s?(?P<zone>Z|UTC|GMT|[+-]\d\d:?\d\d)?"
+_DATE = r"(?P<year>\d{4})[-/](?P<month>\d\d)[-/](?P<day>\d\d)"
+_EPOCH = r"(?P<epoch>\d{10}(?:\.\d{1,9})?|\d{13})"
 _AT_START = tuple(
     re.compile(one)
     for one in (
-        rf"\W{{0,2}}(?P<year>\d{{4}})[-/](?P<month>\d\d)[-/](?P<day>\d\d)[T ]{_CLOCK}{_ZONE}\W*",
+        rf"\W{{0,2}}{_DATE}[T ]{_CLOCK}{_ZONE}\W*",
         rf"(?:<\d{{1,3}}>)?(?P<month>[A-Z][a-z]{{2}}) (?P<day>[ \d]\d) {_CLOCK} ",
         rf"\[\w{{3}} (?P<month>[A-Z][a-z]{{2}}) +(?P<day>\d+) {_CLOCK} (?P<year>\d{{4}})\] ",
         rf"\d{{1,7}}:[A-Z] (?P<day>\d\d) (?P<month>[A-Z][a-z]{{2}}) (?P<year>\d{{4}}) {_CLOCK} ",
-        r"\[?(?P<epoch>\d{10}(?:\.\d{1,9})?|\d{13})\b\]?:? ?",
+        rf"\[?{_EPOCH}\b\]?:? ?",
     )
 )
 """ISO, syslog, Apache's errors, Redis, seconds since the epoch."""
@@ -155,8 +157,11 @@ _WITHIN = (
         r" (?P<zone>[+-]\d{4})\]"
     ),
     re.compile(rf"^[IWEF](?P<month>\d\d)(?P<day>\d\d) {_CLOCK}"),
+    re.compile(
+        rf'^(?:level=\w+ )?(?:ts|t|time|timestamp)="?(?:{_DATE}[T ]{_CLOCK}{_ZONE}|{_EPOCH}\b)'
+    ),
 )
-"""Access logs, and glog as Kubernetes writes it: the line is kept whole."""
+"""Access logs, glog as Kubernetes writes it, and logfmt: the line is kept whole."""
 _NAMES = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _MONTHS = {_NAMES[3 * n : 3 * n + 3]: n + 1 for n in range(12)}
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from hermes_agent.core.errors import ToolError
 from hermes_agent.core.tool_results import ToolResult
 from hermes_agent.core.tools import ToolContext, tool
-from hermes_agent.tools.sources.connection import Source, pick, quoted, required
+from hermes_agent.tools.sources.connection import Source, attempted, pick, quoted, required
 from hermes_agent.tools.sources.results import Change, answer, left_out, number, plot, table
 from hermes_agent.tools.sources.times import Window, moment, parsed, stamp, window
 
@@ -179,12 +179,15 @@ def labels(metric: Mapping[str, str], *without: str) -> str:
     return f"{name}{{{rest}}}" if rest else name
 
 
-async def changes(source: Source, span: Window) -> list[Change]:
-    """Alerts that began to fire, and targets that went down."""
-    found = [
-        Change(parsed(one.get("activeAt")), f"alert began: {labels(one['labels'])}")
-        for one in await _active(source)
-    ]
+async def changes(source: Source, span: Window) -> list[Change | str]:
+    """Alerts that began to fire, and targets that went down; Mimir may have no alerts."""
+    found: list[Change | str] = []
+    alerts = await attempted(_active(source))
+    if isinstance(alerts, ToolError):
+        found, alerts = [f"its alerts were not read: {alerts.message}"], []
+    for one in alerts:
+        what = f"alert began: {labels(one['labels'])}"
+        found.append(Change(parsed(one.get("activeAt")), what))
     for name, values in await _series(source, "up", span):
         for at, (old, new) in enumerate(pairwise(values), 1):
             if old == 1 and new == 0:

@@ -18,6 +18,13 @@ _BLOCK = re.compile(
     r"-----BEGIN [^-]*PRIVATE KEY-----"
     r"(?:(?:[^-]++|-(?!----))*+-----END [^-]*+-----|[\w+/=\s]*+)"
 )
+_SQL = re.compile(
+    r"(PASSWORD(?:[ \t]++FOR[ \t]++[^\s=]++[ \t]*+(?==))?+[ \t=(]++E?"
+    r"|\bIDENTIFIED(?:[ \t]++WITH[ \t]++\S++[ \t]++(?:BY|AS)|[ \t]++BY)[ \t]++"
+    r"(?:(?:PASSWORD|VALUES)[ \t]++)?+)"
+    r"""(?:(?:'(?:[^'\\\n]|\\.)*+'?)++|"(?:[^"\\\n]|\\.)*+"?|\\"(?:[^\\\n]|\\[^"\n])*+(?:\\")?)""",
+    re.IGNORECASE,
+)
 _VALUE = r"""(?:\\".*?(?:\\"|$)|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*'?|[^\s"'&;,]+)"""
 _BELOW = r"^(?P<indent>[ \t]*)(?:- )?[\"']?(?P<key>[\w.-]+)[\"']?:[ \t]*[|>][+-]?\n"
 _VARIABLE = (
@@ -76,7 +83,7 @@ def text_without_secrets(text: str) -> str:
     text = _BLOCK.sub(HIDDEN, _ADDRESS.sub(rf"\1:{HIDDEN}@", text))
     for key, value in _PAIRS:
         text = _hidden(text, key, value)
-    return text
+    return _SQL.sub(rf"\1{HIDDEN}", text)
 
 
 def _hidden(text: str, key: re.Pattern[str], value: re.Pattern[str]) -> str:

@@ -15,6 +15,7 @@ from hermes_agent.tools.web.documents.extract import Enough, Extracted
 CALENDAR_BYTES = 10_000_000
 SHOWN = 100
 ABOUT_CHARS = 200
+TIMES = ("DTSTART", "DTEND", "DURATION", "RRULE", "RDATE", "EXDATE", "RECURRENCE-ID")
 
 
 @tool(capabilities=("network",), repeatable=True, hosts=("url",))
@@ -41,10 +42,11 @@ async def calendar(
 def read(data: bytes, start: str, days: int, _enough: Enough) -> Extracted:
     """The events of so many days."""
     day = date.fromisoformat(start)
-    events = _events(data, _midnight(day), _midnight(day + timedelta(days=days)))
+    events, broken = _events(data, _midnight(day), _midnight(day + timedelta(days=days)))
     rows = [_row(*one) for one in events[:SHOWN]]
-    more = (f"[{len(events) - SHOWN} more]",) if len(events) > SHOWN else ()
-    return Extracted("\n".join(rows), notes=more, count=len(events))
+    notes = [f"[{len(events) - SHOWN} more]"] if len(events) > SHOWN else []
+    notes += [f"[{broken} events have no time that can be read]"] if broken else []
+    return Extracted("\n".join(rows), notes=tuple(notes), count=len(events))
 
 
 async def _fetched(context: ToolContext, url: str) -> bytes:
@@ -57,19 +59,28 @@ async def _fetched(context: ToolContext, url: str) -> bytes:
     return got.data
 
 
-def _events(data: bytes, first: datetime, last: datetime) -> list[tuple[Any, Any, Any]]:
+def _events(data: bytes, first: datetime, last: datetime) -> tuple[list[tuple[Any, Any, Any]], int]:
+    """Those of a time, and how many of the calendar are broken."""
     import icalendar
     import recurring_ical_events
 
     try:
         parsed = icalendar.Calendar.from_ical(data)
+        every = parsed.subcomponents
+        parsed.subcomponents = [one for one in every if not _is_broken(one)]
         found = recurring_ical_events.of(parsed).between(first, last)
     except (ValueError, KeyError, IndexError) as error:
         raise ToolError(
             f"it is no calendar: {error}", "it must be an ICS file", "changed"
         ) from None
     rows = [(one.start, one.end, one) for one in found]
-    return sorted(rows, key=lambda row: _moment(row[0]))
+    return sorted(rows, key=lambda row: _moment(row[0])), len(every) - len(parsed.subcomponents)
+
+
+def _is_broken(part: Any) -> bool:
+    """Whether it is an event that would make its calendar unreadable."""
+    broken = "DTSTART" not in part or any(name in TIMES for name, _ in part.errors)
+    return part.name == "VEVENT" and broken
 
 
 def _moment(value: date | datetime) -> float:

@@ -35,9 +35,10 @@ EVENTS = 20
 _NOISE = re.compile(r"^- (containers\[[^]]+\]\.)?|\.value(?=:)")
 
 
-async def find_changes(source: Source, span: Window) -> list[Change]:
+async def find_changes(source: Source, span: Window) -> list[Change | str]:
+    """With notes about what could not be listed, or not whole."""
     api = await connect(source)
-    lists, _ = await api.tried(READ, "")
+    lists, unseen = await api.tried(READ, "")
     every = dict(zip(READ, lists, strict=True))
     return [
         *_rollouts(every["replicasets"], span),
@@ -46,6 +47,7 @@ async def find_changes(source: Source, span: Window) -> list[Change]:
         *_events(every["events"], span),
         *await _nodes(api, span),
         *await _flux(api, span),
+        *unseen.values(),
     ]
 
 
@@ -134,9 +136,9 @@ def _events(events: Sequence[Object], span: Window) -> list[Change]:
     ]
 
 
-async def _nodes(api: ClusterApi, span: Window) -> list[Change]:
-    nodes, _ = await api.seen("nodes")
-    found = []
+async def _nodes(api: ClusterApi, span: Window) -> list[Change | str]:
+    nodes, unseen = await api.seen("nodes")
+    found: list[Change | str] = [*unseen]
     for node in nodes:
         for one in node.get("status", {}).get("conditions") or []:
             at = _inside(span, one.get("lastTransitionTime"))
@@ -146,9 +148,9 @@ async def _nodes(api: ClusterApi, span: Window) -> list[Change]:
     return found
 
 
-async def _flux(api: ClusterApi, span: Window) -> list[Change]:
-    objects, _ = await flux_objects(api, "")
-    found = []
+async def _flux(api: ClusterApi, span: Window) -> list[Change | str]:
+    objects, unseen = await flux_objects(api, "")
+    found: list[Change | str] = [*unseen]
     for one in objects:
         ready = condition(one, "Ready")
         if at := _inside(span, ready.get("lastTransitionTime")):

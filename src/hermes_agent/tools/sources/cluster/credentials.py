@@ -179,13 +179,18 @@ def _tls(
                 for path, content in zip(files, (certificate, key), strict=True):
                     path.touch(0o600)
                     path.write_bytes(content)
-                context.load_cert_chain(*files)
+                context.load_cert_chain(*files, password=_refused)
     except (OSError, ValueError) as error:  # SSLError is an OSError
         raise ToolError(
             f"a certificate of the kubeconfig cannot be used: {error}",
             "`kubectl version` shows whether kubectl can", "never",
         ) from None  # fmt: skip
     return context
+
+
+def _refused() -> str:
+    """Without it, OpenSSL asks for a password on the terminal."""
+    raise ValueError("the client-key is encrypted, and no password for it can be given")
 
 
 def _bytes(part: Mapping[str, Any], name: str) -> bytes:
