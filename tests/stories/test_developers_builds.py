@@ -174,9 +174,11 @@ async def test_a_chat_that_is_the_phone_is_told_once(desk: Desk) -> None:
     await desk.hears("I have started it")
     (desk.hermes.work / "go").touch()
     await desk.hears("exit code 2")
+    await desk.hears("Your build")
     await desk.telegram.say("How did it go?")
     await desk.hears("I was told 1 times: True")
-    assert sum("exit code" in one for one in desk.texts()) == 1
+    said = " ".join(desk.texts())
+    assert (said.count("exit code"), said.count("Your build")) == (1, 1)
 
 
 async def test_who_asks_by_voice_is_answered_by_voice_too(tmp_path: Path) -> None:
@@ -410,6 +412,35 @@ async def test_a_build_of_which_nothing_is_left_is_reported_as_lost(tmp_path: Pa
         event = await ended(h, session)
     assert event.state == "lost"
     assert "how it ended is unknown" in event.text
+
+
+async def test_a_message_for_an_end_that_the_model_has_read_itself_is_sent(tmp_path: Path) -> None:
+    async with room(tmp_path, developer(tmp_path, building())) as r:
+        await r.know("ada")
+        await r.say("build it")
+        await r.hears("Done")
+        (session,) = await r.runtime.context.store.sessions()
+        (started,) = [
+            one for one in await r.fixture.journal(session) if isinstance(one, ev.CallFinished)
+        ]
+        id = started.data["id"]
+        send = {"tool": "send_message", "with": {"text": "Your build", "after": id}}
+        follow = {"tool": "process", "with": {"action": "follow", "id": id, "wait": 60}}
+        model = developer(tmp_path / "other", {"calls": [send]}, {"calls": [follow]})
+        await r.runtime.model_selection.choose(session, model, "", "", True)
+        await r.say("wait for it")
+
+        async def waits() -> bool:
+            (command,) = await r.runtime.context.store.background_commands()
+            return bool(command.messages)
+
+        await until_async(waits)
+        (Path(session.workspace) / "go").touch()
+        assert (await ended(r.fixture, session)).known
+        assert "exit code 2" in await r.hears("Your build")
+        await r.hears("Waited")
+        await r.rest()
+        assert sum("Your build" in one.text for one in r.pad.every) == 1
 
 
 # a skill of one chat
