@@ -402,6 +402,26 @@ async def test_a_proxy_is_not_who_changed_it(cluster: Asked, tmp_path: Path) -> 
     assert (found.who.kind, found.who.name, found.who.sure) == ("person", "bob", "likely")
 
 
+async def test_who_deleted_by_a_selector_may_not_have_deleted_it(
+    cluster: Asked, tmp_path: Path
+) -> None:
+    kind = {"resource": "deployments", "apiGroup": "apps", "namespace": "shop"}
+    path = "/apis/apps/v1/namespaces/shop/deployments"
+    some = request("bob", "2025-11-03T14:00:00Z", verb="deletecollection", objectRef=kind,
+                   requestURI=f"{path}?labelSelector=app%3Dother")  # fmt: skip
+    whole = request("eve", "2025-11-03T13:00:00Z", verb="deletecollection", objectRef=kind,
+                    requestURI=path)  # fmt: skip
+    log = tmp_path / "audit.log"
+    said = {}
+    for name, lines in {"some": [some], "both": [whole, some], "whole": [whole]}.items():
+        log.write_text("\n".join(lines) + "\n")
+        who = (await cluster(entry={"audit_log": str(log)}))["missing"].who
+        said[name] = (who.name, who.sure)
+    assert said == {
+        "some": ("bob", "guess"), "both": ("eve", "guess"), "whole": ("eve", "certain"),
+    }  # fmt: skip
+
+
 async def test_an_audit_log_that_cannot_be_read_is_noted(tmp_path: Path) -> None:
     server = Cluster([as_kept(WEB)])
     entry = {"declared": "k8s", "audit_log": str(tmp_path / "none.log")}

@@ -1,14 +1,18 @@
 """A runtime that is killed is restarted where neither a client nor systemd does it."""
 
+import json
 import os
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 from hermes_agent.host import paths
 from hermes_agent.host.inspect import alive, lock_owner, supervisor
 from tests.support.cli import Hermes, wait_until
+from tests.support.systemd import manager
 
 SCRIPT = Path(paths.__file__).with_name("supervisor.sh")
 
@@ -65,3 +69,33 @@ def test_a_runtime_that_keeps_crashing_is_given_up_and_status_says_so(hermes: He
     assert shown.returncode == 1
     assert "it ended 4 times within 10 minutes, and is not restarted again" in shown.stdout
     assert "`hermes up` starts it again" in shown.stdout
+
+
+def test_systemd_takes_over_from_a_runtime_that_something_else_started(
+    hermes: Hermes, tmp_path: Path
+) -> None:
+    with manager(tmp_path / "systemd") as there:
+        environ = {**hermes.environ, **there.inside}
+
+        def run(*words: str) -> str:
+            done = subprocess.run(
+                [*there.enter, *words], env=environ, check=True, capture_output=True, text=True
+            )
+            return done.stdout
+
+        def said(word: str, *more: str) -> Any:
+            return json.loads(run(sys.executable, "-m", "hermes_agent", word, *more, "--json"))
+
+        assert said("up", "--unit")["unit"]
+        assert said("down")["was"]
+        said("sessions", "list")
+        other = said("status")["pid"]
+        up = said("up")
+        assert (up["unit"], up["pid"], up["supervisor"]) == (True, other, None)
+        main = int(there.ask("show", "--value", "--property=MainPID", paths.UNIT))
+        assert main not in (0, other), "it waits"
+        run("kill", "-9", str(other))
+        wait_until(lambda: said("status")["pid"] == main, "it to take over")
+        assert said("down")["was"] == main
+        assert there.ask("is-active", paths.UNIT) == "inactive"
+        assert said("status")["state"] == "stopped"

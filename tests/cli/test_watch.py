@@ -238,7 +238,7 @@ def test_a_unit_keeps_the_runtime_up(hermes: Hermes, tmp_path: Path) -> None:
     told = hermes.good("watch", "install", "--yes", XDG_CONFIG_HOME=str(config))
     unit = (config / "systemd" / "user" / "hermes.service").read_text()
     assert f'Environment="HERMES_HOME={hermes.home}"' in unit
-    assert f'ExecStart="{sys.executable}" -m hermes_agent serve' in unit
+    assert f'ExecStart="{sys.executable}" -m hermes_agent serve --wait' in unit
     assert "Restart=on-failure" in unit
     assert str(config) in told
     assert "systemctl --user enable --now hermes.service" in told or "is not running here" in told

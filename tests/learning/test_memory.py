@@ -10,6 +10,7 @@ from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.knowledge import NoteEdit
 from hermes_agent.core.settings.root import MemorySettings
 from hermes_agent.learning.memory.memory import Duplicate, Snapshot
+from hermes_agent.store.knowledge.notes import REWRITES
 from tests.support.memory_fixture import a_memory
 
 
@@ -228,6 +229,17 @@ async def test_the_runtime_keeps_one_section_within_its_share_of_the_view(tmp_pa
         await memory.book.write_section("incidents", ["What was seen:", "db fell"], 60)
         assert memory.text() == "- What was seen:\n  db fell\n"
         assert [one.id for one in await memory.store.knowledge.notes()] == [note.id]
+
+
+async def test_the_log_keeps_the_last_rewrites_of_a_section(tmp_path: Path) -> None:
+    async with a_memory(tmp_path) as memory:
+        for number in range(REWRITES + 5):
+            await memory.book.write_section("incidents", ["What was seen:", f"{number}"], 600)
+        kept = await memory.store.knowledge.note_changes(1_000)
+        assert len(kept) == REWRITES
+        assert kept[0].after == f"What was seen:\n{REWRITES + 4}"
+        await memory.book.undo()
+        assert memory.text() == f"- What was seen:\n  {REWRITES + 3}\n"
 
 
 @pytest.mark.parametrize("text", ["- What was seen:\n  my own words\n", ""])

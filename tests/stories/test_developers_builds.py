@@ -14,12 +14,16 @@ import pytest
 
 from hermes_agent.core import events as ev
 from hermes_agent.core.messages import Reply, Request, ToolCall, ToolMessage
+from hermes_agent.core.records import AfterCommand
 from hermes_agent.models.media.speaking import speak
 from hermes_agent.models.media.transcription import transcribe
+from hermes_agent.policy.files.rule_lint import CAPABILITIES
 from hermes_agent.runtime.background_commands import WAKES
+from hermes_agent.runtime.tools.selection import EmbeddedTools
 from tests.support.cli import Hermes, Pane, wait_until
 from tests.support.fake_channel import room
 from tests.support.openai_server import OpenAIServer
+from tests.support.patience import PATIENCE
 from tests.support.platforms.telegram import CHATS, PERSON, TOKEN, TelegramPlatform
 from tests.support.platforms.world import until
 from tests.support.runtime_fixture import RuntimeFixture, open_runtime
@@ -174,9 +178,11 @@ async def test_a_chat_that_is_the_phone_is_told_once(desk: Desk) -> None:
     await desk.hears("I have started it")
     (desk.hermes.work / "go").touch()
     await desk.hears("exit code 2")
+    await desk.hears("Your build")
     await desk.telegram.say("How did it go?")
     await desk.hears("I was told 1 times: True")
-    assert sum("exit code" in one for one in desk.texts()) == 1
+    said = " ".join(desk.texts())
+    assert (said.count("exit code"), said.count("Your build")) == (1, 1)
 
 
 async def test_who_asks_by_voice_is_answered_by_voice_too(tmp_path: Path) -> None:
@@ -410,6 +416,71 @@ async def test_a_build_of_which_nothing_is_left_is_reported_as_lost(tmp_path: Pa
         event = await ended(h, session)
     assert event.state == "lost"
     assert "how it ended is unknown" in event.text
+
+
+async def test_a_message_for_an_end_that_the_model_has_read_itself_is_sent(tmp_path: Path) -> None:
+    async with room(tmp_path, developer(tmp_path, building())) as r:
+        await r.know("ada")
+        await r.say("build it")
+        await r.hears("Done")
+        (session,) = await r.runtime.context.store.sessions()
+        (started,) = [
+            one for one in await r.fixture.journal(session) if isinstance(one, ev.CallFinished)
+        ]
+        id = started.data["id"]
+        send = {"tool": "send_message", "with": {"text": "Your build", "after": id}}
+        follow = {"tool": "process", "with": {"action": "follow", "id": id, "wait": 60}}
+        model = developer(tmp_path / "other", {"calls": [send]}, {"calls": [follow]})
+        await r.runtime.model_selection.choose(session, model, "", "", True)
+        await r.say("wait for it")
+
+        async def waits() -> bool:
+            (command,) = await r.runtime.context.store.background_commands()
+            return bool(command.messages)
+
+        await until_async(waits)
+        (Path(session.workspace) / "go").touch()
+        assert (await ended(r.fixture, session)).known
+        assert "exit code 2" in await r.hears("Your build")
+        await r.hears("Waited")
+        await r.rest()
+        assert sum("Your build" in one.text for one in r.pad.every) == 1
+
+
+async def test_others_are_told_while_the_program_that_was_to_be_woken_is_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with room(tmp_path, model := developer(tmp_path, building(wake=True))) as r:
+        runtime, commands = r.runtime, r.runtime._maintenance._commands
+        session = await r.fixture.open(model, source="library", key="library:mine")
+        program = EmbeddedTools({}, frozenset(CAPABILITIES), True)
+        runtime.embedded.attach(session.id, program)
+        events = await r.fixture.say(session, "build it")
+        (id,) = [one.data["id"] for one in events if isinstance(one, ev.CallFinished)]
+        waiting = [AfterCommand("effect/e2", "pad:other", "Your build")]
+        assert await runtime.context.store.add_after_command(id, waiting)
+        # As a crash leaves it: the end is in the journal, the message that wakes is not.
+        commands.stop()
+        commands._tasks[id] = held = asyncio.create_task(asyncio.sleep(PATIENCE))
+        end = ev.CommandEnded(id, "make", "local", "exited", 2, 1.0, "it ended", wake=True)
+        await runtime._turns.add(session, end)
+        runtime.embedded._tools.clear()
+        held.cancel()
+        del commands._tasks[id]
+        await commands.watch()
+        assert "it ended" in await r.hears("Your build", "other")
+        assert "is not reported yet" not in caplog.text
+        runtime.embedded.attach(session.id, program)
+
+        async def woken() -> bool:
+            taken = [
+                one for one in await r.fixture.journal(session) if isinstance(one, ev.MessageTaken)
+            ]
+            return [one.source for one in taken] == ["test", "command"]
+
+        await until_async(woken)
+        await r.rest()
+        (r.fixture.work / "go").touch()
 
 
 # a skill of one chat

@@ -200,6 +200,19 @@ def test_what_fails_already_is_said_and_left_out(hermes: Hermes, tmp_path: Path)
         assert not (hermes.home / "checks" / f"certificate-{port}.yaml").exists()
 
 
+def test_a_file_that_is_there_already_is_said_and_the_rest_is_installed(
+    hermes: Hermes, tmp_path: Path
+) -> None:
+    with serving(Shop, certificate(tmp_path, 90)) as port:
+        mine = hermes.home / "checks" / f"certificate-{port}.yaml"
+        mine.parent.mkdir(parents=True)
+        mine.write_text("[not a check\n")
+        shown = hermes.good("watch", "install", "--yes")
+        assert f"its file exists, left out: certificate-{port}: {mine} is there already" in shown
+        assert (mine.parent / f"https-{port}.yaml").exists()
+        assert mine.read_text() == "[not a check\n"
+
+
 def test_a_crash_loop_becomes_an_incident_that_knows_the_last_one(
     hermes: Hermes, tmp_path: Path
 ) -> None:

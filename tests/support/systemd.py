@@ -35,6 +35,8 @@ class Manager:
         self.path = folder / "bin"
         self._run = folder / "run"
         self._config = folder / "config"
+        self.enter: list[str] = []
+        """What runs a command where it is."""
         for one in (self.units, self.path, self._run):
             one.mkdir(parents=True, mode=0o700)
         (self.units / "default.target").write_text("[Unit]\nDefaultDependencies=no\n")
@@ -43,6 +45,11 @@ class Manager:
     def environ(self) -> dict[str, str]:
         return {"PATH": f"{self.path}:{os.environ['PATH']}"}
 
+    @property
+    def inside(self) -> dict[str, str]:
+        """The environment of commands that are run by `enter`."""
+        return {"XDG_RUNTIME_DIR": str(self._run), "XDG_CONFIG_HOME": str(self._config)}
+
     def ask(self, *words: str) -> str:
         done = subprocess.run(
             [self.path / "systemctl", *words], capture_output=True, text=True, timeout=PATIENCE
@@ -50,15 +57,15 @@ class Manager:
         return done.stdout.strip()
 
     def start(self, groups: list[Path]) -> subprocess.Popen[bytes]:
-        places = {"XDG_RUNTIME_DIR": str(self._run), "XDG_CONFIG_HOME": str(self._config)}
         process = subprocess.Popen(
-            ["sh", "-c", BOOT, "sh", *map(str, groups)], env={**os.environ, **places},
+            ["sh", "-c", BOOT, "sh", *map(str, groups)], env={**os.environ, **self.inside},
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         deadline = time.monotonic() + START_SECONDS
         while True:
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
             if children:  # the first process of the namespace
+                self.enter = ["nsenter", "--target", children[0], "--pid", "--mount"]
                 text = ASK.format(pid=children[0], run=self._run, config=self._config)
                 (self.path / "systemctl").write_text(text)
                 (self.path / "systemctl").chmod(0o755)

@@ -120,12 +120,18 @@ class BackgroundCommands:
         while not reported:
             command = await self._command(id)
             assert command.ended is not None
-            if command.wake:
-                await self._wake(root, command.ended)
+            binding = await self._context.store.gateway.binding_of(root.id)
+            told = "" if binding is None or command.ended.known else binding.chat.target
             for message in command.messages:
-                text = f"{message.text}\n\n{ended_text(command.ended)}".strip()
-                chats = [chat_of(message.target)]
-                await self._outbound.send(message.key, chats, text, kind="notice")
+                # The chat of the session gets the outcome as a notice of its own.
+                outcome = "" if message.target == told else ended_text(command.ended)
+                if text := f"{message.text}\n\n{outcome}".strip():
+                    chats = [chat_of(message.target)]
+                    await self._outbound.send(message.key, chats, text, kind="notice")
+            if command.wake:
+                while not self._sessions.can_run(root):  # its program is gone, and may come back
+                    await asyncio.sleep(RETRY_SECONDS[0])
+                await self._wake(root, command.ended)
             reported = await self._context.store.command_reported(id, command.messages)
 
     async def _command(self, id: str) -> BackgroundCommand:

@@ -151,6 +151,8 @@ class ApiRequest(NamedTuple):
     name: str
     manager: str
     """The name under which `managedFields` has it."""
+    selected: bool = False
+    """It is about those objects alone that a selector fits."""
 
     def is_about(self, one: DeclaredObject) -> bool:
         name = one.name if self.verb == "deletecollection" else self.name
@@ -193,6 +195,7 @@ def _request(line: str) -> ApiRequest | None:
             datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp(), user,
             event["verb"], about.get("resource", ""), about.get("apiGroup", ""),
             about.get("namespace", ""), about.get("name", ""), manager,
+            "labelSelector" in query or "fieldSelector" in query,
         )  # fmt: skip
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError, AttributeError):
         return None
@@ -220,9 +223,14 @@ def with_user(who: Who, one: DeclaredObject, requests: Sequence[ApiRequest]) -> 
 
 
 def deleted_by(one: DeclaredObject, requests: Sequence[ApiRequest]) -> Who:
-    """Who deleted a missing object, if the log has it."""
-    for each in reversed(requests):
-        if each.verb.startswith("delete") and each.is_about(one):
-            evidence = "the API server's audit log has the delete request"
-            return Who(each.kind, each.user, "certain", each.at, evidence)
-    return Who()
+    """Who deleted a missing object, if the log has it. A request by a selector may have left it
+    out, and is named if there is no other."""
+    found = [each for each in requests if each.verb.startswith("delete") and each.is_about(one)]
+    if not found:
+        return Who()
+    last = max(found, key=lambda each: (not each.selected, each.at))
+    evidence = "the API server's audit log has the delete request"
+    if last.selected:
+        evidence += ", by a selector that need not fit the object"
+    sure = last is found[-1] and not last.selected
+    return Who(last.kind, last.user, "certain" if sure else "guess", last.at, evidence)

@@ -50,7 +50,7 @@ def up(options: argparse.Namespace) -> int:
     api = RuntimeClient()
     by_systemd = has_unit(api.home) or _wants_unit(options, api)
     already = api.is_up()
-    if by_systemd and not already:
+    if by_systemd:  # its runtime waits for one that something else has started
         systemctl("start", UNIT)
     api.ensure()
     status = api.get("/v1/status")
@@ -139,6 +139,16 @@ def down(options: argparse.Namespace) -> int:
 
 def stop(api: RuntimeClient) -> dict[str, Any] | None:
     """Stop the runtime and wait until its process has ended; its last status, or None."""
+    from hermes_agent.cli.run.unit import has_unit, systemctl
+
+    status = _stop_runtime(api)
+    if has_unit(api.home):
+        with suppress(HermesError):  # one that waited to take over
+            systemctl("stop", UNIT)
+    return status
+
+
+def _stop_runtime(api: RuntimeClient) -> dict[str, Any] | None:
     from hermes_agent.host.inspect import alive
 
     _end_supervisor(api.home)
@@ -198,14 +208,18 @@ def logs(options: argparse.Namespace) -> int:
 
 
 def serve_arguments(parser: argparse.ArgumentParser) -> None:
-    """None: everything is in config.yaml."""
+    parser.add_argument(
+        "--wait", action="store_true", help="wait while another process owns the home"
+    )
 
 
-def serve(_options: argparse.Namespace) -> int:
+def serve(options: argparse.Namespace) -> int:
     """Run the runtime in the foreground, until it is stopped or has been idle for long enough."""
     from hermes_agent.host.secret_handover import own_environment
 
     environ = own_environment(os.environ)
+    if options.wait:
+        _wait_for(find_home(environ))
     from hermes_agent.gateway.gateway import Gateway
     from hermes_agent.runtime.process import serve as serve_home
     from hermes_agent.web.api import ChatCompletionsApi
@@ -213,3 +227,15 @@ def serve(_options: argparse.Namespace) -> int:
     home = Path(find_home(environ))
     serve_home(home, environ, services=(ChatCompletionsApi, Gateway))
     return 0
+
+
+def _wait_for(home: str) -> None:
+    """Wait until no process owns the home: systemd would start one that fails again and again."""
+    import fcntl
+
+    from hermes_agent.core.files import try_lock
+
+    with suppress(FileNotFoundError), open(os.path.join(run_folder(home), "lock")) as file:
+        if not try_lock(file.fileno()):
+            print(f"another process owns the home {home}; waiting until it ends", flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)

@@ -59,7 +59,7 @@ Description=Hermes: watches, jobs and chats
 After=network-online.target
 
 [Service]
-ExecStart={_quoted(python)} -m hermes_agent serve
+ExecStart={_quoted(python)} -m hermes_agent serve --wait
 {_environment(home)}
 Restart=on-failure
 RestartSec=2

@@ -141,17 +141,15 @@ def write_check(entry: Row) -> str:
 
     from hermes_agent.incidents.monitoring.config import read
 
-    name = f"{entry['name']}.yaml"
     text = yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=1_000)
-    wrong = read(name, text).problems
+    wrong = read(f"{entry['name']}.yaml", text).problems
     if wrong:
         raise UsageError(wrong[0].message, wrong[0].hint)
     if entry.get("terminal"):
         _find_terminal(entry["terminal"])
-    folder = os.path.join(home_folder(), "checks")
-    path = os.path.join(folder, name)
+    path = _check_file(entry["name"])
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         _write_new(path, text)
     except FileExistsError:
         raise UsageError(
@@ -160,6 +158,10 @@ def write_check(entry: Row) -> str:
     except OSError as error:
         raise HermesError(f"cannot write {path}: {error.strerror}", "`hermes doctor`") from None
     return path
+
+
+def _check_file(name: str) -> str:
+    return os.path.join(home_folder(), "checks", f"{name}.yaml")
 
 
 def _find_terminal(name: str) -> None:
@@ -197,6 +199,9 @@ def install(options: argparse.Namespace) -> int:
     api = connect()
     with Progress("looking at what runs"):
         found = api.post("/v1/checks/propose", {"terminal": options.terminal})
+    for one in found["checks"]:
+        if os.path.exists(taken := _check_file(one["name"])):  # it may not load, or name another
+            one |= {"state": "taken", "detail": f"{taken} is there already"}
     wanted = ("passes", "fails") if options.failing else ("passes",)
     chosen = [one for one in found["checks"] if one["state"] in wanted]
     plan = {
@@ -273,7 +278,7 @@ def plan_text(plan: Row) -> str:
     if plan["unit"]:
         lines.append(f"unit    {plan['unit']} keeps the runtime running")
     for one in plan["left_out"]:
-        word = "fails now" if one["state"] == "fails" else "cannot be run"
+        word = {"fails": "fails now", "taken": "its file exists"}.get(one["state"], "cannot be run")
         lines.append(f"{word}, left out: {one['name']}: {one_line(one.get('detail', ''), 160)}")
         lines.append(f"    $ {one_line(one['run'], 200)}")
     lines += [f"not looked at: {one_line(one, 200)}" for one in plan["skipped"]]

@@ -71,8 +71,8 @@ async def remember(backend: IncidentBackend, incident: Incident) -> None:
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can only be a name. What an alert calls its service may be anybody's sentence,
-    and memory is read as our own words."""
+    """Whether a text can only be a name. What an alert calls its service, or a model the component
+    at fault, may be anybody's sentence, and memory is read as our own words."""
     return re.fullmatch(r"[\w.@:/-]{1,63}", text) is not None
 
 
@@ -100,6 +100,8 @@ def _happened(
 ) -> list[str]:
     causes = Counter(
         f"{one.diagnosis.category} in {one.diagnosis.component}"
+        if is_name(one.diagnosis.component)
+        else one.diagnosis.category
         for one in some
         if one.diagnosis and one.diagnosis.category != "unknown"
     )

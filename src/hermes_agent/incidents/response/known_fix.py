@@ -2,6 +2,7 @@
 trouble comes back. Its signs are looked for before anything else, and its remedy is proposed before
 a broad survey. Nothing here changes a system: remedies pass the gate like every other effect."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +24,9 @@ SEARCHED = 200
 SIGNS, COMMANDS, COMMAND_CHARS = 3, 8, 400
 SIGN_SECONDS = 10.0
 """Time limit of a command that looks for a sign."""
+NEAR = 5.0
+"""A percentage is that of a sign within so many points."""
+_PERCENT, _MARK = re.compile(r"(\d+(?:\.\d+)?)%"), "\ue000%"
 
 
 class Sign(Struct, frozen=True):
@@ -181,10 +185,20 @@ def is_alike(one: Incident, other: Incident) -> bool:
 
 
 async def with_signs(fix: KnownFix, run: RunCommand) -> KnownFix:
-    """The fix, and whether the commands that showed the cause last time print the same again, but
-    for numbers."""
+    """The fix, and whether the commands that showed the cause last time print the same again."""
     for sign in fix.signs:
         seen = await run(sign.command, SIGN_SECONDS)
-        if seen.exit is None or gist(sign.line) not in gist(seen.output):
+        if seen.exit is None or not is_there(sign.line, seen.output):
             return fix
     return replace(fix, present=bool(fix.signs))
+
+
+def is_there(line: str, output: str) -> bool:
+    """Whether a line is in an output, but for its numbers; percentages must be near."""
+    shape, text = (gist(_PERCENT.sub(_MARK, one)) for one in (line, output))
+    then, now = ([float(one) for one in _PERCENT.findall(some)] for some in (line, output))
+    for hit in re.finditer(f"(?={re.escape(shape)})", text):
+        first = text.count(_MARK, 0, hit.start())
+        if all(abs(a - b) <= NEAR for a, b in zip(then, now[first:], strict=False)):
+            return True
+    return False

@@ -138,11 +138,10 @@ class Memory:
             if not self._danger(text) and len(entry("\n".join([*kept, text]))) < most:
                 kept.append(text)
         notes = {note.id: note for note in await self._knowledge.notes(removed=True)}
-        changes = await self._knowledge.note_changes(ALL)
-        last = next((one for one in changes if one.source == source), None)
-        if last is None:
+        last = await self._knowledge.note_changes(1, source=source)
+        if not last:
             edit = NoteEdit("\n".join(kept))
-        elif (note := notes[last.note]).removed or note.by == "person":
+        elif (note := notes[last[0].note]).removed or note.by == "person":
             return
         else:
             edit = NoteEdit("\n".join(kept), note.id)

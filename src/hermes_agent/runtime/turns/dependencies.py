@@ -150,9 +150,7 @@ class SessionMessenger:
                 "`process` shows what became of it; send a message without `after`",
                 "changed",
             )
-        # This chat is told anyway.
-        others = [chat for chat in chats if chat != await self._own_chat()]
-        waiting = [AfterCommand(f"effect/{key}", chat.target, text) for chat in others]
+        waiting = [AfterCommand(f"effect/{key}", chat.target, text) for chat in chats]
         if not await store.add_after_command(command, waiting):
             raise ToolError(f"{command} has just ended", "send it without `after`", "changed")
         return [chat.channel for chat in chats]

@@ -6,6 +6,8 @@ from hermes_agent.core.errors import NotFound, UsageError
 from hermes_agent.core.knowledge import Author, Note, NoteChange, NoteEdit
 from hermes_agent.store.engine.connection import Connection
 
+REWRITES = 20
+"""How many of the last changes by the runtime to one note are kept."""
 _NOTE = (
     "select id, view, text, created, updated, by, source, model, confidence, used, last_used, "
     "removed from notes "
@@ -115,18 +117,27 @@ class _Batch:
                 self._undoes,
             ),
         )  # fmt: skip
+        if self._who[0] == "runtime":  # it rewrites its notes for ever
+            self._db.execute(
+                "delete from note_changes where note = ?1 and by = 'runtime' and id not in ("
+                "select id from note_changes where note = ?1 and by = 'runtime' "
+                "order by id desc limit ?2)",
+                (changed.id, REWRITES),
+            )
 
 
 def _author_of(known: Note) -> tuple[str, str, str]:
     return known.by, known.source, known.model
 
 
-def note_changes(db: Connection, limit: int = 100, *, note: int = 0) -> list[NoteChange]:
+def note_changes(
+    db: Connection, limit: int = 100, *, note: int = 0, source: str = ""
+) -> list[NoteChange]:
     """Newest first."""
     found = db.rows(
         "select batch, time, by, source, note, view, before, after, undoes from note_changes "
-        "where ?1 = 0 or note = ?1 order by id desc limit ?2",
-        (note, limit),
+        "where (?1 = 0 or note = ?1) and (?3 = '' or source = ?3) order by id desc limit ?2",
+        (note, limit, source),
     )
     return [NoteChange(*row) for row in found]
 
