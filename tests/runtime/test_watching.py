@@ -279,6 +279,19 @@ async def test_a_drill_raises_a_signal_with_its_terminal(tmp_path: Path) -> None
         assert {one.channel for one in notices} == {"terminal", "log"}
 
 
+async def test_what_is_raised_while_the_store_is_asked_for_work_is_not_forgotten(
+    tmp_path: Path,
+) -> None:
+    async with open_runtime(tmp_path) as here:
+        service = here.runtime.incidents
+        service._store_checked = False  # as at the start
+        asking = asyncio.ensure_future(service._is_wanted())
+        await asyncio.sleep(0)
+        assert not asking.done()
+        service.wake()
+        assert await asking
+
+
 async def test_a_setting_that_is_changed_counts_without_a_restart(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path / "home", {})
     await runtime.start()

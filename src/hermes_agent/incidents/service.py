@@ -254,8 +254,9 @@ class IncidentService:
         }
 
     async def _is_wanted(self) -> bool:
-        self._wanted = self._wanted or await self._something_to_do()
-        return self._wanted
+        if not self._wanted and await self._something_to_do():
+            self._wanted = True
+        return self._wanted  # `wake` may have been called meanwhile
 
     async def _something_to_do(self) -> bool:
         self._context.reload_if_changed()

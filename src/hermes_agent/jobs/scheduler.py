@@ -162,7 +162,8 @@ class JobScheduler:
 
     async def _look(self) -> bool:
         try:
-            self._wanted = self._wanted or await self._is_wanted()
+            if not self._wanted and await self._is_wanted():  # `want` may be called meanwhile
+                self._wanted = True
             if self._wanted and not self._sessions.has_resumed:
                 # Runs claimed now would have the fence of the runtime before.
                 self._hold(self._context.store.health.reason)
