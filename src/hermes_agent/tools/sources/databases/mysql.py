@@ -211,7 +211,8 @@ async def changes(source: Source, _span: Window) -> list[Change]:
     async with _connected(source) as run:
         [(_, up)] = (await run("show global status like 'Uptime'")).rows
         rows = (await run(created)).rows
-    started = Change(source.clock() - float(up), "the server started")
+    # Whole seconds, cut off: it is not in the future, however short ago it was.
+    started = Change(source.clock() - float(up) - 1, "the server started")
     return [started, *(Change(float(at), what) for at, what in rows)]
 
 
