@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from queue import Queue
 from threading import Thread
@@ -15,6 +15,7 @@ from hermes_agent.core.incidents import Signal
 from hermes_agent.incidents.alerts.formats import signals_of
 from tests.support.alertmanager import alertmanager, raise_alerts
 from tests.support.patience import PATIENCE
+from tests.support.quick_http import QuickHTTPServer
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +35,7 @@ def posted() -> Iterator[tuple[str, "Queue[bytes]"]]:
         def log_message(self, *_args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = QuickHTTPServer(("127.0.0.1", 0), Handler)
     Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}/", messages
     server.shutdown()

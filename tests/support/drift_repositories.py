@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -17,6 +17,7 @@ from hermes_agent.policy.redaction.redactor import Redactor
 from hermes_drift.audit import AuditBaseline, Auditor, judge
 from hermes_drift.scopes.repository import Repository
 from hermes_drift.values import CommandAnswer, DriftFinding, Scope, ScopeResult
+from tests.support.quick_http import QuickHTTPServer
 
 
 class ShellLive:
@@ -126,7 +127,7 @@ class Cluster:
             def log_message(self, *_args: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = QuickHTTPServer(("127.0.0.1", 0), Handler)
         Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:

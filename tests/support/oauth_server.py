@@ -14,13 +14,14 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import count
 from typing import Any, Literal, Self
 from urllib.parse import parse_qs
 
 from hermes_agent.core.settings.services import DeviceLogin
 from tests.support.patience import PATIENCE
+from tests.support.quick_http import QuickHTTPServer
 
 CLIENT = "client-of-the-tests"
 GRANT = "urn:ietf:params:oauth:grant-type:device_code"
@@ -88,7 +89,7 @@ class OAuthServer:
             def log_message(self, format: str, *args: Any) -> None:
                 """Quiet."""
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http = QuickHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
         self._thread = threading.Thread(
             target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True

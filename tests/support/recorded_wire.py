@@ -5,10 +5,12 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+from tests.support.quick_http import QuickHTTPServer
 
 Recorded = Mapping[str, Any]
 """What was asked (`GET /path?query`), and the status with the body: JSON or text."""
@@ -82,7 +84,7 @@ def serving(
     handler: type[BaseHTTPRequestHandler], tls: ssl.SSLContext | None = None
 ) -> Iterator[str]:
     """The same, for a handler of one's own."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = QuickHTTPServer(("127.0.0.1", 0), handler)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -11,7 +11,7 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import nullcontext, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -32,6 +32,7 @@ from hermes_agent.terminals.local.fronts.http import (
 from tests.support.dockerd import asked, docker_engine
 from tests.support.fronts import Deceived
 from tests.support.images import IMAGE
+from tests.support.quick_http import QuickHTTPServer
 
 
 @pytest.fixture
@@ -431,7 +432,7 @@ def cluster(tmp_path: Path) -> Iterator[Path]:
     files = ["-out", str(pair[0]), "-keyout", str(pair[1]), "-subj", "/CN=localhost"]
     subprocess.run([*words, *files], check=True, capture_output=True)
     ClusterApi.asked.clear()
-    with ThreadingHTTPServer(("127.0.0.1", 0), ClusterApi) as server:
+    with QuickHTTPServer(("127.0.0.1", 0), ClusterApi) as server:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*pair)
         server.socket = context.wrap_socket(server.socket, server_side=True)
