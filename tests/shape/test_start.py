@@ -91,3 +91,35 @@ def test_a_model_is_asked_without_loading_what_only_http_2_needs() -> None:
     loaded, later = done.stdout.splitlines()
     assert {"h2", "rich", "click"} & set(loaded.split()) == set()
     assert later == "httpcore._async.http2"
+
+
+TURN = """
+import asyncio, sys
+from pathlib import Path
+from hermes_agent.core.events import TurnFinished
+from hermes_agent.core.records import SessionMessage
+from hermes_agent.runtime.runtime import Runtime
+
+async def main(home):
+    runtime = Runtime(Path(home), {})
+    await runtime.start()
+    session = await runtime.sessions.open_session(workspace=home, model="scripted/demo")
+    await runtime.sessions.submit(session, SessionMessage("m1", "hello", "test", False))
+    events = runtime.context.store.events
+    while not any(isinstance(one.event, TurnFinished) for one in await events(session.id)):
+        await asyncio.sleep(0.01)
+    await runtime.stop()
+
+asyncio.run(main(sys.argv[1]))
+print(*sys.modules)
+"""
+
+
+def test_production_sources_are_not_loaded_by_a_turn_that_asks_none(tmp_path: Path) -> None:
+    source = "sources: {prod: {kind: prometheus, url: 'http://127.0.0.1:9'}}\n"
+    (tmp_path / "config.yaml").write_text(source)
+    command = [sys.executable, "-c", TURN, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    loaded = set(done.stdout.split())
+    assert done.returncode == 0, done.stderr
+    assert [one for one in loaded if one.startswith("hermes_agent.tools.sources")] == []
