@@ -86,7 +86,7 @@ def _report_name(folder: Path, incident: Incident, redact: Callable[[str], str])
     if there:
         return there[0].stem
     service = incident.service
-    by_check = incident.source == "check" and incident.checks
+    by_check = incident.source in ("check", "drill") and incident.checks
     what = incident.checks[0].name if by_check else incident.title
     words = what if service.lower() in what.lower() else f"{service} {what}"
     day = time.strftime("%Y-%m-%d", time.localtime(incident.opened))
