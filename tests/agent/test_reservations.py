@@ -17,6 +17,7 @@ from hermes_agent.agent.budgets.reservations import (
     Reservation,
 )
 from hermes_agent.core.messages import ModelFacts, Rates
+from tests.support.fake_time import MovedTime
 from tests.support.patience import PATIENCE
 
 CENT = 10_000.0
@@ -67,14 +68,14 @@ async def waiting(
 
 
 async def test_without_budgets_nothing_is_set_aside() -> None:
-    found = await BudgetReservations().reserve([], bill())
+    found = await BudgetReservations(MovedTime()).reserve([], bill())
     assert isinstance(found, Reservation)
     assert (found.output, found.dollars) == (None, None)
     found.release()
 
 
 async def test_a_call_waits_for_what_others_hold_and_takes_what_they_left() -> None:
-    reservations, ledger = BudgetReservations(), Ledger()
+    reservations, ledger = BudgetReservations(MovedTime()), Ledger()
     first = await held(reservations, ledger.account(), bill(10, 60))
     second = await waiting(reservations, ledger.account(), bill(10, 60))
     ledger.spent = 0.1
@@ -85,7 +86,7 @@ async def test_a_call_waits_for_what_others_hold_and_takes_what_they_left() -> N
 
 
 async def test_near_the_limit_a_call_is_made_shorter_and_then_refused() -> None:
-    reservations = BudgetReservations()
+    reservations = BudgetReservations(MovedTime())
     price, output = 100.0, 2_000
     most = bill(1_000, output, price).most("dollars", output)
     for room, expected in ((most, output), (0.25, 1_500), (0.1512, LEAST_OUTPUT), (0.15, None)):
@@ -101,7 +102,7 @@ async def test_near_the_limit_a_call_is_made_shorter_and_then_refused() -> None:
 
 
 async def test_who_cannot_fit_whatever_comes_back_is_told_at_once() -> None:
-    reservations, ledger = BudgetReservations(), Ledger(spent=0.5)
+    reservations, ledger = BudgetReservations(MovedTime()), Ledger(spent=0.5)
     await held(reservations, ledger.account(), bill(10, 20))
     found = await reservations.reserve([ledger.account()], bill(60, 20))
     assert isinstance(found, BudgetExceeded)
@@ -110,7 +111,7 @@ async def test_who_cannot_fit_whatever_comes_back_is_told_at_once() -> None:
 
 async def test_what_comes_back_during_a_look_is_not_missed() -> None:
     """Nobody holds anything any more, so nobody would wake the one who waits."""
-    reservations, ledger, other = BudgetReservations(), Ledger(), Ledger()
+    reservations, ledger, other = BudgetReservations(MovedTime()), Ledger(), Ledger()
     first = await held(reservations, ledger.account(), bill(10, 60))
 
     async def give_back() -> None:
@@ -125,7 +126,7 @@ async def test_what_comes_back_during_a_look_is_not_missed() -> None:
 
 async def test_a_call_that_is_paid_for_during_a_look_is_not_overlooked() -> None:
     """What is used is read before the payment, what is held after it was given back."""
-    reservations, ledger = BudgetReservations(), Ledger()
+    reservations, ledger = BudgetReservations(MovedTime()), Ledger()
     first = await held(reservations, ledger.account(), bill(10, 60))
 
     async def pay() -> None:
@@ -139,7 +140,7 @@ async def test_a_call_that_is_paid_for_during_a_look_is_not_overlooked() -> None
 
 
 async def test_small_calls_do_not_overtake_a_large_one() -> None:
-    reservations, ledger = BudgetReservations(), Ledger()
+    reservations, ledger = BudgetReservations(MovedTime()), Ledger()
     first = await held(reservations, ledger.account(), bill(10, 40))
     large = await waiting(reservations, ledger.account(), bill(10, 80))
     small = await waiting(reservations, ledger.account(), bill(1, 1))
@@ -151,7 +152,7 @@ async def test_small_calls_do_not_overtake_a_large_one() -> None:
 
 
 async def test_one_who_stops_waiting_lets_the_next_go_on() -> None:
-    reservations, ledger = BudgetReservations(), Ledger()
+    reservations, ledger = BudgetReservations(MovedTime()), Ledger()
     await held(reservations, ledger.account(), bill(10, 40))
     large = await waiting(reservations, ledger.account(), bill(10, 80))
     small = await waiting(reservations, ledger.account(), bill(1, 1))
@@ -161,7 +162,7 @@ async def test_one_who_stops_waiting_lets_the_next_go_on() -> None:
 
 
 async def test_calls_of_free_models_leave_nothing_behind() -> None:
-    reservations, ledger = BudgetReservations(), Ledger(limit=0.0)
+    reservations, ledger = BudgetReservations(MovedTime()), Ledger(limit=0.0)
     free = CostEstimate([(FREE, 1_000)], 1_000)
     calls = [await held(reservations, ledger.account(), free) for _ in range(3)]
     for call in calls:
@@ -171,7 +172,7 @@ async def test_calls_of_free_models_leave_nothing_behind() -> None:
 
 
 async def test_a_try_that_was_lost_may_leave_too_little_for_another() -> None:
-    reservations, ledger = BudgetReservations(), Ledger()
+    reservations, ledger = BudgetReservations(MovedTime()), Ledger()
     call = await held(reservations, ledger.account(), bill(10, 30))
     ledger.spent = 0.4
     assert await reservations.still_covers(call)
@@ -183,7 +184,7 @@ async def test_a_try_that_was_lost_may_leave_too_little_for_another() -> None:
 
 
 async def test_marks_are_passed_once_even_when_a_call_jumps_over_both() -> None:
-    reservations, own = BudgetReservations(), Ledger().account()
+    reservations, own = BudgetReservations(MovedTime()), Ledger().account()
     assert reservations.crossed_mark(own, 0.1, 0.49) is None
     assert reservations.crossed_mark(own, 0.49, 0.5) == 0.5
     assert reservations.crossed_mark(own, 0.5, 0.79) is None
@@ -193,19 +194,23 @@ async def test_marks_are_passed_once_even_when_a_call_jumps_over_both() -> None:
 
 async def test_marks_of_a_shared_budget_are_told_once_whoever_passes_them() -> None:
     """Two calls are paid for before either is looked at; each sees what both have used."""
-    reservations, ledger = BudgetReservations(), Ledger(spent=0.4)
+    now, ledger = MovedTime(), Ledger(spent=0.4)
+    reservations = BudgetReservations(now)
     for _ in range(2):
         (await held(reservations, ledger.account(shared=True), bill(1, 1))).release()
     shared = ledger.account(shared=True)
     assert reservations.crossed_mark(shared, 0.55, 0.7) == 0.5
     assert reservations.crossed_mark(shared, 0.55, 0.7) is None
     assert reservations.crossed_mark(shared, 0.7, 0.95) == 0.8
+    assert reservations.crossed_mark(shared, 0.55, 0.7) is None, "read before, looked at after"
+    assert reservations.crossed_mark(shared, 0.55, 0.95) is None
+    now.now += 86_400
     assert reservations.crossed_mark(shared, 0.0, 0.1) is None, "a new day"
     assert reservations.crossed_mark(shared, 0.1, 0.6) == 0.5
 
 
 async def test_what_another_process_has_told_is_not_told_again() -> None:
-    reservations = BudgetReservations()
+    reservations = BudgetReservations(MovedTime())
     assert reservations.crossed_mark(Ledger().account(shared=True), 0.6, 0.7) is None
     assert reservations.crossed_mark(Ledger().account(shared=True), 0.7, 0.8) == 0.8
 
@@ -238,7 +243,7 @@ def test_calls_in_any_order_stay_within_the_limit_and_all_come_to_their_end(
             found.release()
 
     async def all_of_them() -> None:
-        reservations = BudgetReservations()
+        reservations = BudgetReservations(MovedTime())
         tasks = [asyncio.create_task(call(reservations, *one)) for one in wanted]
         for task in tasks:
             await breathe()

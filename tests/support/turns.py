@@ -52,7 +52,7 @@ class Bench:
     """Models for other uses than the conversation itself."""
     models: dict[str, Model] = field(default_factory=dict)
     """Models that may be chosen beside the first, by name."""
-    reservations: BudgetReservations = field(default_factory=BudgetReservations)
+    reservations: BudgetReservations = field(default_factory=lambda: BudgetReservations(time.time))
     services: ToolServices = field(default_factory=ToolServices)
     """What tools may need beside a terminal."""
     clock: Clock = time.time

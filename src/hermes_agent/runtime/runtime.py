@@ -131,7 +131,7 @@ class Runtime:
             learn=context.redact.learn,
         )  # fmt: skip
         self._roles = ModelRoles(self.models)
-        self._reservations = BudgetReservations()
+        self._reservations = BudgetReservations(clock)
         self._tool_services = ToolServiceFactory(
             home, environ, lambda: context.settings, context.secret, context.redact, clock
         )

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 
 from hermes_agent.core.messages import ModelFacts
+from hermes_agent.core.protocols import Clock
 from hermes_agent.core.tools import BudgetShare
 
 LEAST_OUTPUT = 512
@@ -89,12 +90,13 @@ class Reservation(Struct):
 
 
 class BudgetReservations:
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._active: list[Reservation] = []
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._returned = asyncio.Event()
         self._warned: dict[str, tuple[float, float]] = {}
-        """For shared budgets: the last known use, and the last mark that people were warned of."""
+        """For shared budgets: the day (UTC), and the last mark that people were warned of."""
 
     async def reserve(
         self, accounts: Sequence[Budget], estimate: CostEstimate
@@ -128,7 +130,7 @@ class BudgetReservations:
             # In this order, a call that ends meanwhile is counted twice rather than not at all.
             held = self._held(account)
             used = await account.used()
-            self._update_warned(account, used, used)
+            self._last_mark(account, used)
             left = account.limit - used
             if estimate.output_within(account.unit, left) < estimate.least:
                 return BudgetExceeded(account, used, estimate.most(account.unit, estimate.least))
@@ -167,28 +169,28 @@ class BudgetReservations:
     def crossed_mark(self, account: Budget, before: float, after: float) -> float | None:
         """The highest mark crossed between `before` and `after`; for a shared budget, since the
         last warning."""
-        said = (
-            self._update_warned(account, before, after)
-            if account.shared
-            else _mark(account, before)
-        )
+        said = self._last_mark(account, before) if account.shared else _mark(account, before)
         now = _mark(account, after)
         if now <= said:
             return None
         if account.shared:
-            self._warned[_warning_key(account)] = (after, now)
+            self._warned[_warning_key(account)] = (self._today(), now)
         return now
 
-    def _update_warned(self, account: Budget, before: float, now: float) -> float:
-        """The last mark of a shared budget that people were warned of; another process warned of
-        what was used before this one started."""
+    def _last_mark(self, account: Budget, before: float) -> float:
+        """The last mark of a shared budget that people were warned of today; another process
+        warned of what was used before this one started. A use that was read late does not count:
+        calls that end together are looked at in any order."""
         if not account.shared:
             return 0.0
-        last, said = self._warned.get(_warning_key(account), (before, _mark(account, before)))
-        if now < last:  # a new day
-            said = _mark(account, min(before, now))
-        self._warned[_warning_key(account)] = (now, said)
+        day, said = self._warned.get(_warning_key(account), (-1.0, 0.0))
+        if day != self._today():
+            said = _mark(account, before)
+            self._warned[_warning_key(account)] = (self._today(), said)
         return said
+
+    def _today(self) -> float:
+        return self._clock() // 86_400
 
     def _held(self, account: Budget) -> float:
         return sum(one.amounts.get(account.key, 0.0) for one in self._active)
