@@ -112,7 +112,7 @@ async def _calls(folder: Path) -> list[float]:
         gate=Policies.of_home(folder, folder).gate("sandbox"),
         terminals={"local": terminal}, settings=settings, publish=publish, redact=Redactor({}),
         results=folder / "results", clock=time.time, ticks=time.monotonic,
-        reservations=BudgetReservations(),
+        reservations=BudgetReservations(time.time),
     )  # fmt: skip
     await store.receive(session.id, SessionMessage("1", "go"))
     turn = await store.start_turn(session.id)

@@ -47,16 +47,19 @@ def pytest_collection_finish() -> None:
 
 
 def sampled_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
-    """The cases of tests marked `sample(n)` that are not among the `n` of this run."""
-    cases: dict[str, list[pytest.Item]] = {}
+    """The cases of tests marked `sample(n)`, and the tests of files marked `sample_file(n)`, that
+    are not among the `n` of this run."""
+    groups: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("sample"):
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        if mark := item.get_closest_marker("sample"):
+            groups.setdefault((item.nodeid.partition("[")[0], mark.args[0]), []).append(item)
+        elif (mark := item.get_closest_marker("sample_file")) and not item.get_closest_marker(
+            "slow"
+        ):
+            groups.setdefault((item.nodeid.partition("::")[0], mark.args[0]), []).append(item)
     left_out: set[pytest.Item] = set()
-    for test, group in cases.items():
-        mark = group[0].get_closest_marker("sample")
-        assert mark is not None
-        left_out |= set(group) - set(sampled(group, mark.args[0], test))
+    for (name, count), group in groups.items():
+        left_out |= set(group) - set(sampled(group, count, name))
     return left_out
 
 

@@ -12,6 +12,8 @@ import pytest
 from hermes_agent.cli.client.follower import restarting
 from tests.support.cli import PATIENCE, Hermes, Pane, wait_until
 
+pytestmark = pytest.mark.sample_file(12)
+
 
 def open_ask(hermes: Hermes, *words: str) -> Pane:
     return Pane(hermes.work, [sys.executable, "-m", "hermes_agent", "ask", *words], hermes.environ)

@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.cli import Hermes, Pane, wait_until
 
+pytestmark = pytest.mark.sample_file(12)
+
 Open = Callable[..., Pane]
 
 

@@ -13,6 +13,8 @@ import pytest
 from hermes_drills.box.box import boxes
 from tests.support.cli import Hermes
 
+pytestmark = pytest.mark.sample_file(6)
+
 RUN_SECONDS = 250
 CRASH = ("service-crash", "--mechanism", "stopped", "--stack", "web", "--init", "supervisord")
 

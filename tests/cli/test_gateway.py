@@ -11,6 +11,8 @@ from tests.support.cli import Cli, Hermes
 from tests.support.patience import PATIENCE
 from tests.support.platforms.telegram import TOKEN, TelegramPlatform
 
+pytestmark = pytest.mark.sample_file(4)
+
 
 async def until(met: Callable[[], Any]) -> Any:
     async with asyncio.timeout(PATIENCE):

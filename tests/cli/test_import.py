@@ -20,6 +20,8 @@ from hermes_agent.runtime.imports import workspace_of
 from tests.support.cli import Hermes, wait_until
 from tests.support.peer_homes import KEY, MAKERS, SKILL, TOKEN, hermes_agent, write
 
+pytestmark = pytest.mark.sample_file(10)
+
 Counts = dict[str, tuple[int, int, int]]
 
 EXPECTED: dict[str, Counts] = {

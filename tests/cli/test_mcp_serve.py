@@ -31,6 +31,8 @@ from tests.support.mcp_client import (
 )
 from tests.support.policies import file_of
 
+pytestmark = pytest.mark.sample_file(10)
+
 FEW = [
     pytest.param(way, marks=[] if way in ("stdio", "http with handshake") else [pytest.mark.slow])
     for way in WAYS

@@ -8,8 +8,12 @@ from typing import Any
 import apsw
 import yaml
 
+import pytest
+
 from tests.support.cli import Hermes, wait_until
 from tests.support.policies import file_of
+
+pytestmark = pytest.mark.sample_file(6)
 
 TWO = """
 turns:

@@ -16,6 +16,8 @@ from hermes_agent.cli.watch.watch import WatchFeed
 from tests.support.cli import Hermes, Pane, wait_until
 from tests.support.patience import PATIENCE
 
+pytestmark = pytest.mark.sample_file(10)
+
 
 def add(hermes: Hermes, name: str, run: str, *words: str) -> None:
     hermes.good("watch", "add", name, "--run", run, *words)

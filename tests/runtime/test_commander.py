@@ -26,6 +26,8 @@ from tests.support.patience import PATIENCE
 from tests.support.runtime_fixture import until
 from tests.support.subagents import call, delegated, say, shell
 
+pytestmark = pytest.mark.sample_file(12)
+
 LOOK = shell("cat {work}/web.log")
 MEND = shell("touch {work}/web.up")
 SKILL = {

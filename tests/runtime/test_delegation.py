@@ -27,6 +27,8 @@ from tests.support.subagents import (
     told,
 )
 
+pytestmark = pytest.mark.sample_file(30)
+
 E = TypeVar("E", ev.QuestionAsked, ev.CallParked)
 
 WAIT = shell("touch begun-$$; until [ -e go ]; do sleep 0.02; done")

@@ -15,6 +15,8 @@ from hermes_agent.core.messages import Reply, Request, ToolCall, ToolMessage
 from tests.support.openai_server import OpenAIServer
 from tests.support.patience import PATIENCE
 
+pytestmark = pytest.mark.sample_file(5)
+
 # The program in the README and in the feature list, word for word.
 PROGRAM = '''\
 from hermes_agent import Agent, Tool

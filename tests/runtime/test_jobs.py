@@ -17,6 +17,8 @@ from hermes_agent.runtime.api.app import runtime_status
 from tests.support.jobs import DAY, HOUR, MONDAY, Clock, Workplace, workplace
 from tests.support.runtime_fixture import script, until
 
+pytestmark = pytest.mark.sample_file(20)
+
 
 def says(folder: Path, *texts: str) -> str:
     """A model that says these, one in each turn of a session."""

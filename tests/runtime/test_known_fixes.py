@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from hermes_agent.core.incidents import Signal
 from tests.support.incident_fixture import KNOWN, SAW, Response, act, resolve, response
 from tests.support.runtime_fixture import until
 from tests.support.subagents import say, shell
+
+pytestmark = pytest.mark.sample_file(2)
 
 LOOK, MEND = shell("cat {work}/web.log"), shell("touch {work}/web.up")
 WRONG = shell("touch {work}/wrong")

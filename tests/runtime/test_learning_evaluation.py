@@ -23,6 +23,8 @@ from tests.support.learning_fixture import (
 )
 from tests.support.subagents import answers, call, say, shell
 
+pytestmark = pytest.mark.sample_file(6)
+
 PRICE = {"input": 1.0, "output": 1.0}
 FILES = {"SKILL.md": skill_text("make-it", "Makes it. Use when it is to be made.").encode()}
 OPEN = {"calls": [call("skill", name="make-it")]}

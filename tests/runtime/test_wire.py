@@ -9,6 +9,8 @@ from hermes_agent.core.messages import Reply, ToolCall
 from tests.faults.harness import Case, ForkServer, wait_until
 from tests.support.openai_server import OpenAIServer
 
+pytestmark = pytest.mark.sample_file(6)
+
 COMMANDS = 4
 
 

@@ -30,6 +30,8 @@ from tests.support.runtime_fixture import RuntimeFixture, open_runtime
 from tests.support.runtime_fixture import until as until_async
 from tests.support.skills import put_skill, skill_text
 
+pytestmark = pytest.mark.sample_file(7)
+
 _NO_MODELS: Any = None
 WHERE = ("private", "group")
 BUILD = "until [ -e go ]; do sleep 0.02; done; echo compiled; echo 'no rule' >&2; exit 2"

@@ -22,6 +22,8 @@ from cryptography.x509.oid import NameOID
 
 from tests.support.cli import Hermes, wait_until
 
+pytestmark = pytest.mark.sample_file(3)
+
 NODE_PORTS = range(20_000, 30_000)
 """Below the ephemeral ports, as a service's port is."""
 LOOK = "kubectl -n shop get pods"

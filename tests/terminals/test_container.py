@@ -19,6 +19,8 @@ from tests.support.dockerd import asked, docker_engine, private_docker
 from tests.support.images import IMAGE, NAMED_NUMBERS, NAMED_USER
 from tests.support.podman import podman_engine
 
+pytestmark = pytest.mark.sample_file(16)
+
 ENGINES = {"docker": docker_engine, "podman": podman_engine}
 
 
