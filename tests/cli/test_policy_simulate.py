@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-import yaml
-
 import pytest
+import yaml
 
 from tests.support.cli import Hermes, wait_until
 from tests.support.policies import file_of
