@@ -13,6 +13,7 @@ from hermes_agent.agent.budgets.reservations import (
     BudgetReservations,
     CostEstimate,
     Reservation,
+    today,
 )
 from hermes_agent.agent.conversation import max_tokens
 from hermes_agent.core.errors import HermesError, ModelError, OverBudget
@@ -170,7 +171,7 @@ class Completions:
         raise ModelError("broken_stream", f"{model.name} ended without a reply")
 
     async def spent_today(self) -> float:
-        return await self._context.store.spent(limits.today(self._context.clock()))
+        return await self._context.store.spent(today(self._context.clock()))
 
 
 def _worst_case(wasted: FailedAttemptUsage, model: Model) -> FailedAttemptUsage:

@@ -19,6 +19,7 @@ from hermes_agent.agent.budgets.reservations import (
     BudgetExceeded,
     CostEstimate,
     Reservation,
+    today,
 )
 from hermes_agent.agent.conversation import ConversationState
 from hermes_agent.agent.dependencies import TurnDependencies
@@ -152,7 +153,7 @@ class ModelCaller:
         return await _retry_degraded(self._deps.journal.spent_by, self._conversation.session)
 
     async def _spent_today(self) -> float:
-        return await _retry_degraded(self._deps.journal.spent, limits.today(self._deps.clock()))
+        return await _retry_degraded(self._deps.journal.spent, today(self._deps.clock()))
 
     async def _warn(self, usage: Usage, cost: float | None) -> None:
         """Warn when this call took a budget past one of its marks."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from hermes_agent.agent.budgets.limits import today
+from hermes_agent.agent.budgets.reservations import today
 from hermes_agent.agent.completions import Completions
 from hermes_agent.agent.conversation import ConversationState
 from hermes_agent.core import events as ev

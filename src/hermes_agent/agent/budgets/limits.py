@@ -17,13 +17,7 @@ Used = Callable[[], Awaitable[float]]
 FamilyUsage = Callable[[], Awaitable[tuple[float, int]]]
 """Dollars and tokens of a session and all its subagents, including abandoned ones."""
 
-_DAY = 86_400.0
 LEARNING = " of learning today"
-
-
-def today(now: float) -> float:
-    """The start of the day (UTC)."""
-    return now // _DAY * _DAY
 
 
 def with_share(settings: Settings, session: Session) -> Settings:

@@ -17,6 +17,8 @@ LEAST_OUTPUT = 512
 WARN_AT = (0.5, 0.8)
 """The shares of a budget at which to warn."""
 
+_DAY = 86_400.0
+
 Unit = Literal["dollars", "tokens"]
 
 
@@ -95,8 +97,8 @@ class BudgetReservations:
         self._active: list[Reservation] = []
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._returned = asyncio.Event()
-        self._warned: dict[str, tuple[float, float]] = {}
-        """For shared budgets: the day (UTC), and the last mark that people were warned of."""
+        self._warned: dict[str, float] = {}
+        """For shared budgets: the last mark of each day that people were warned of."""
 
     async def reserve(
         self, accounts: Sequence[Budget], estimate: CostEstimate
@@ -130,7 +132,7 @@ class BudgetReservations:
             # In this order, a call that ends meanwhile is counted twice rather than not at all.
             held = self._held(account)
             used = await account.used()
-            self._last_mark(account, used)
+            self._last_mark(account, used)  # before this call
             left = account.limit - used
             if estimate.output_within(account.unit, left) < estimate.least:
                 return BudgetExceeded(account, used, estimate.most(account.unit, estimate.least))
@@ -169,28 +171,22 @@ class BudgetReservations:
     def crossed_mark(self, account: Budget, before: float, after: float) -> float | None:
         """The highest mark crossed between `before` and `after`; for a shared budget, since the
         last warning."""
-        said = self._last_mark(account, before) if account.shared else _mark(account, before)
-        now = _mark(account, after)
+        said, now = self._last_mark(account, before), _mark(account, after)
         if now <= said:
             return None
         if account.shared:
-            self._warned[_warning_key(account)] = (self._today(), now)
+            self._warned[self._warning_key(account)] = now
         return now
 
     def _last_mark(self, account: Budget, before: float) -> float:
-        """The last mark of a shared budget that people were warned of today; another process
-        warned of what was used before this one started. A use that was read late does not count:
-        calls that end together are looked at in any order."""
-        if not account.shared:
-            return 0.0
-        day, said = self._warned.get(_warning_key(account), (-1.0, 0.0))
-        if day != self._today():
-            said = _mark(account, before)
-            self._warned[_warning_key(account)] = (self._today(), said)
-        return said
+        """The last mark that people were warned of. For a shared budget it is kept: calls that end
+        together look in any order. Another process warned of what was used before this one
+        started."""
+        mark = _mark(account, before)
+        return self._warned.setdefault(self._warning_key(account), mark) if account.shared else mark
 
-    def _today(self) -> float:
-        return self._clock() // 86_400
+    def _warning_key(self, account: Budget) -> str:
+        return f"{account.key}:{account.limit:g}:{today(self._clock()):.0f}"
 
     def _held(self, account: Budget) -> float:
         return sum(one.amounts.get(account.key, 0.0) for one in self._active)
@@ -201,8 +197,9 @@ class BudgetReservations:
         self._returned = asyncio.Event()
 
 
-def _warning_key(account: Budget) -> str:
-    return f"{account.key}:{account.limit:g}"
+def today(now: float) -> float:
+    """The start of the day (UTC)."""
+    return now // _DAY * _DAY
 
 
 def _mark(account: Budget, used: float) -> float:

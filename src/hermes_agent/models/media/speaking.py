@@ -18,7 +18,7 @@ RATE = 24_000
 """Samples per second; Opus knows few rates."""
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
-_MARKS = re.compile(r"https?://\S+|[*_`#>|~]+")
+_UNSPOKEN = re.compile(r"https?://\S+|[*_`#>|~]+")
 
 
 async def speak(chosen: str, models: ModelRegistry, text: str) -> Media | None:
@@ -39,7 +39,7 @@ async def speak(chosen: str, models: ModelRegistry, text: str) -> Media | None:
 
 def plain_words(text: str) -> str:
     """What is spoken of Markdown: no code, marks or addresses."""
-    words = _MARKS.sub("", _LINK.sub(r"\1", _CODE.sub("", text)))
+    words = _UNSPOKEN.sub("", _LINK.sub(r"\1", _CODE.sub("", text)))
     spoken = " ".join(words.split())
     if len(spoken) <= MAX_CHARS:
         return spoken
