@@ -51,12 +51,11 @@ def sampled_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
     are not among the `n` of this run."""
     groups: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in items:
-        if mark := item.get_closest_marker("sample"):
-            groups.setdefault((item.nodeid.partition("[")[0], mark.args[0]), []).append(item)
-        elif (mark := item.get_closest_marker("sample_file")) and not item.get_closest_marker(
-            "slow"
-        ):
-            groups.setdefault((item.nodeid.partition("::")[0], mark.args[0]), []).append(item)
+        by_test, by_file = map(item.get_closest_marker, ("sample", "sample_file"))
+        if by_test:
+            groups.setdefault((item.nodeid.partition("[")[0], by_test.args[0]), []).append(item)
+        elif by_file and not item.get_closest_marker("slow"):
+            groups.setdefault((item.nodeid.partition("::")[0], by_file.args[0]), []).append(item)
     left_out: set[pytest.Item] = set()
     for (name, count), group in groups.items():
         left_out |= set(group) - set(sampled(group, count, name))

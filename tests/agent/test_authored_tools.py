@@ -17,8 +17,6 @@ from tests.support.authored_tools import ADD, Bench, tool_code
 from tests.support.calls import caller
 from tests.support.patience import PATIENCE
 
-pytestmark = pytest.mark.sample_file(10)
-
 LOUD = ADD.replace("return a + b", 'print("adding")\n    return a + b')
 
 

@@ -11,8 +11,6 @@ from hermes_agent.core.protocols import ShellCommand
 from tests.support.cli import Hermes
 from tests.support.terminals import LocalPlace
 
-pytestmark = pytest.mark.sample_file(6)
-
 CHANGES = "config set policy operate"
 HIDING = {
     "plainly": "HERMES_HOME={home} {python} -m hermes_agent {words}",

@@ -2,12 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from hermes_agent.cli.output.consent import question_lines
 from tests.support.cli import Hermes, wait_until
-
-pytestmark = pytest.mark.sample_file(8)
 
 
 def last_event(hermes: Hermes, session: str) -> dict[str, Any]:

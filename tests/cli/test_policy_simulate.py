@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-import pytest
 import yaml
 
 from tests.support.cli import Hermes, wait_until
 from tests.support.policies import file_of
-
-pytestmark = pytest.mark.sample_file(6)
 
 TWO = """
 turns:

@@ -10,8 +10,6 @@ from tests.faults.sites import SITES
 from tests.faults.soak import soak
 from tests.support.sampling import SEED
 
-pytestmark = pytest.mark.sample_file(2)
-
 KILLS = {"local": 20, "sandbox": 8, "ssh": 8} if SEED else {"local": 200, "sandbox": 40, "ssh": 40}
 
 

@@ -28,8 +28,6 @@ from tests.support.cli import Pane
 from tests.support.patience import PATIENCE
 from tests.support.terminals import lives
 
-pytestmark = pytest.mark.sample_file(9)
-
 UNTIL_GO = "until [ -e go ]; do sleep 0.02; done"
 """A command that ends when there is a file."""
 

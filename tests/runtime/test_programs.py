@@ -19,8 +19,6 @@ from hermes_agent.core.tools import ToolContext
 from tests.support.openai_server import OpenAIServer
 from tests.support.patience import PATIENCE
 
-pytestmark = pytest.mark.sample_file(7)
-
 PAY = Reply("", (ToolCall.of("c1", "pay", amount=5),), stop="calls")
 PAY_AGAIN = Reply("", (ToolCall.of("c2", "pay", amount=6),), stop="calls")
 

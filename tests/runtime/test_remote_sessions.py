@@ -14,8 +14,6 @@ from tests.faults.sites import ssh
 from tests.support.sshd import Sshd
 from tests.support.terminals import lives
 
-pytestmark = pytest.mark.sample_file(6)
-
 SECRET = "lent-for-one-command-4711"
 POLICY = """
 version: 1

@@ -10,8 +10,6 @@ from hermes_agent.core import events as ev
 from tests.support.incident_fixture import RUNBOOK, Response, act, response
 from tests.support.subagents import say, shell
 
-pytestmark = pytest.mark.sample_file(3)
-
 NAME = "service-crash-web"
 HANDED_OVER = [act("escalate", summary="s", needed="n"), say("done")]
 

@@ -9,8 +9,6 @@ from hermes_agent.core.messages import Reply, ToolCall
 from tests.faults.harness import Case, ForkServer, wait_until
 from tests.support.openai_server import OpenAIServer
 
-pytestmark = pytest.mark.sample_file(6)
-
 COMMANDS = 4
 
 

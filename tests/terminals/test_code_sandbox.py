@@ -20,8 +20,6 @@ from tests.support.code_sandbox import SMALL, Shop
 from tests.support.sandboxes import Kind, marked
 from tests.support.terminals import until
 
-pytestmark = pytest.mark.sample_file(20)
-
 BOTH: tuple[Kind, ...] = ("bubblewrap", "landlock")
 
 

@@ -16,8 +16,6 @@ from hermes_agent.core.tool_results import ToolResult
 from tests.support.code_sandbox import SMALL, Shop
 from tests.support.sandboxes import SECRET, SECRETS, Kind, marked
 
-pytestmark = pytest.mark.sample_file(20)
-
 BOTH: tuple[Kind, ...] = ("bubblewrap", "landlock")
 SOON = msgspec.structs.replace(SMALL, seconds=1.0)
 

@@ -34,8 +34,6 @@ from tests.support.fronts import Deceived
 from tests.support.images import IMAGE
 from tests.support.quick_http import QuickHTTPServer
 
-pytestmark = pytest.mark.sample_file(14)
-
 
 @pytest.fixture
 def programs() -> Iterator[Path]:

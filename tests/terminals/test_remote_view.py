@@ -19,8 +19,6 @@ from tests.support.sshd import Sshd, shared, ssh_far_place
 from tests.support.terminals import FarPlace, lives, until
 from tests.support.transports import SubprocessTransport
 
-pytestmark = pytest.mark.sample_file(18)
-
 NEEDED = (
     "bash", "env", "cat", "mkdir", "mkfifo", "chmod", "mv", "rm", "uname", "wc", "sync", "stat",
     "readlink", "base64", "find", "timeout", "head", "tail", "grep", "sort", "getent", "sleep",
