@@ -1,6 +1,7 @@
 """A tool runs one way: judged, permitted, invoked. Whoever adds a second way fails here."""
 
 import ast
+import re
 from collections.abc import Callable
 
 from tests.support.source import runtime_and_drift
@@ -65,3 +66,13 @@ def test_tools_are_invoked_in_one_place_and_from_one_place() -> None:
     assert uses(imports("relayed_permit")) == {"agent/tools/executor.py"}
     assert uses(imports("run_relayed")) == {"runtime/remote.py"}
     assert uses(imports("CallAuthorizer")) == {"agent/tools/executor.py", "agent/tools/context.py"}
+
+
+def test_no_group_of_an_expression_is_repeated_possessively() -> None:
+    """Python 3.11.2, which is Debian's, then passes over what fits; `[…]*+` is sound."""
+
+    def found(node: ast.AST) -> bool:
+        text = node.value if isinstance(node, ast.Constant) else ""
+        return isinstance(text, str) and bool(re.search(r"(?<![(\\])\)[*+?]\+|\(\?>", text))
+
+    assert uses(found) == set()

@@ -25,6 +25,7 @@ KEY = "-----BEGIN PRIVATE KEY-----"
         '[{"name":"DB_PASSWORD","value":"hunter2"}]',
         "postgres://ann:hun@hunter2@db/shop",
         "-----BEGIN EC PRIVATE KEY-----\nhunter2",
+        f"{KEY}\nProc-Type: 4,ENCRYPTED\n\nhunter2=\n-----END PRIVATE KEY-----",
         "create role ann login password 'hunter2'",
         "ALTER ROLE ann PASSWORD E'a\\'hunter2' VALID UNTIL '2027-01-01'",
         "ALTER ROLE ann PASSWORD 'a''hunter2'",
